@@ -1,0 +1,100 @@
+"""The currency of Headwater: what publishers send, subscribers ask for and packages hand to each other.
+
+Nothing here knows bytes, sockets or clocks. Times are seconds on whatever monotonic clock the caller uses.
+The classes are plain (not dataclasses) because they are made on busy paths and mypyc makes plain ones fastest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+UserProperties = list[tuple[str, str]]
+
+NEVER: Final = float("inf")
+
+
+class Message:
+    """An application message on its way through a broker.
+
+    `expires_at` is `NEVER` for a message without an expiry interval. `publisher` is the client id, or "" for
+    messages of the broker itself.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes = b"",
+        qos: int = 0,
+        retain: bool = False,
+        *,
+        publisher: str = "",
+        expires_at: float = NEVER,
+        payload_format: int | None = None,
+        content_type: str | None = None,
+        response_topic: str | None = None,
+        correlation_data: bytes | None = None,
+        user_properties: UserProperties | None = None,
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.publisher = publisher
+        self.expires_at = expires_at
+        self.payload_format = payload_format
+        self.content_type = content_type
+        self.response_topic = response_topic
+        self.correlation_data = correlation_data
+        self.user_properties = user_properties
+
+    def __repr__(self) -> str:
+        retained = ", retain" if self.retain else ""
+        return f"Message({self.topic!r}, {len(self.payload)} B, qos {self.qos}{retained})"
+
+
+class Subscription:
+    """What one client asked for with one topic filter.
+
+    `filter` is the filter that topics are matched against; for a shared subscription, `share` is the group's name
+    and `filter` the part behind it. `identifier` 0 means none.
+    """
+
+    def __init__(
+        self,
+        filter: str,
+        qos: int = 0,
+        *,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+        identifier: int = 0,
+        share: str | None = None,
+    ) -> None:
+        self.filter = filter
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.retain_handling = retain_handling
+        self.identifier = identifier
+        self.share = share
+
+    @property
+    def name(self) -> str:
+        """The filter as the client wrote it."""
+        return self.filter if self.share is None else f"$share/{self.share}/{self.filter}"
+
+    def __repr__(self) -> str:
+        return f"Subscription({self.name!r}, qos {self.qos})"
+
+
+class Delivery:
+    """One message on its way to one session, with what that session's subscriptions make of it.
+
+    `qos` and `retain` are what the subscriber gets; `identifiers` are the subscription identifiers that matched.
+    """
+
+    def __init__(self, message: Message, qos: int, retain: bool, identifiers: list[int] | None = None) -> None:
+        self.message = message
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers

@@ -1,0 +1,357 @@
+"""CONNECT, AUTH and DISCONNECT; sessions that begin, resume, are taken over and end; wills (MQTT 5.0, 3.1, 3.2, 3.14, 3.15).
+
+    CONNECT -> checks -> guards (connect, authenticate or AUTH exchange) -> session made or resumed -> CONNACK -> what waits
+
+A session that lost its connection waits for its expiry interval; a will waits for its delay, but not longer than its
+session [MQTT-3.1.3-9]. Both are timers here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from headwater.message import NEVER, Message
+from headwater.node.hooks import Refusal
+from headwater.node.hotpath import Channel
+from headwater.node.timers import Timer
+from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.session.connection import AUTHENTICATING, CONNECTED
+from headwater.session.outbound import Outbound
+from headwater.session.session import Session
+from headwater.session.translate import will_message
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import V5, Auth, Connack, Connect, Disconnect, Packet, Properties, Pubrel, Will
+from headwater.wire.reasons import (
+    BAD_AUTHENTICATION_METHOD,
+    CLIENT_IDENTIFIER_NOT_VALID,
+    CONNACK_311,
+    CONTINUE_AUTHENTICATION,
+    NOT_AUTHORIZED,
+    PROTOCOL_ERROR,
+    QOS_NOT_SUPPORTED,
+    REAUTHENTICATE,
+    RETAIN_NOT_SUPPORTED,
+    SERVER_BUSY,
+    SESSION_TAKEN_OVER,
+    SUCCESS,
+    TOPIC_NAME_INVALID,
+    USE_ANOTHER_SERVER,
+)
+
+if TYPE_CHECKING:
+    from headwater.node.server import Server
+
+FOR_EVER: Final = 0xFFFFFFFF
+
+
+class Connecting:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.connected = 0
+        self.expiries: dict[Session, Timer] = {}
+        self.wills: dict[Session, Timer] = {}
+
+    def packet(self, channel: Channel, packet: Packet) -> bool:
+        """Deal with a packet if it is one of these."""
+        if isinstance(packet, Connect):
+            self.connect(channel, packet)
+        elif isinstance(packet, Disconnect):
+            self.disconnect(channel, packet)
+        elif isinstance(packet, Auth):
+            self.auth(channel, packet)
+        else:
+            return False
+        return True
+
+    # ---- CONNECT -----------------------------------------------------------------------------------------------
+
+    def connect(self, channel: Channel, packet: Connect) -> None:
+        channel.learn(packet)
+        refusal = self._check(channel, packet) or self.server.hooks.allow("connect", channel, packet)
+        if refusal is None and channel.authentication_method is not None:
+            channel.pending_connect = packet
+            channel.state = AUTHENTICATING
+            self._challenge(channel, None if packet.properties is None else packet.properties.authentication_data)
+            return
+        if refusal is None:
+            refusal = self._authenticate(channel, packet)
+        if refusal is not None:
+            self._refused(channel, refusal)
+        else:
+            self._accept(channel, packet, None)
+
+    def _check(self, channel: Channel, packet: Connect) -> Refusal | None:
+        config = self.server.config
+        if config.server_reference:
+            return Refusal(USE_ANOTHER_SERVER, "", config.server_reference)
+        if self.connected >= config.max_connections:
+            return Refusal(SERVER_BUSY, "the server has as many connections as it may have")
+        if not packet.client_id and not packet.clean_start and packet.version != V5:
+            return Refusal(CLIENT_IDENTIFIER_NOT_VALID)  # [MQTT-3.1.3-8 of 3.1.1]
+        will = packet.will
+        return None if will is None else self._check_will(will)
+
+    def _check_will(self, will: Will) -> Refusal | None:
+        config = self.server.config
+        if will.qos > config.max_qos:
+            return Refusal(QOS_NOT_SUPPORTED, f"a will of QoS {will.qos} is not supported")  # [MQTT-3.2.2-12]
+        if will.retain and not config.retain_available:
+            return Refusal(RETAIN_NOT_SUPPORTED, "retained messages are not supported")  # [MQTT-3.2.2-13]
+        if len(will.topic.encode()) > config.max_topic_length:
+            return Refusal(TOPIC_NAME_INVALID, "the will's topic is too long")
+        try:
+            check_name(will.topic, config.max_topic_levels)
+        except InvalidTopicName as error:
+            return Refusal(TOPIC_NAME_INVALID, str(error))
+        return Refusal(NOT_AUTHORIZED) if will.topic.startswith("$SYS") else None
+
+    def _authenticate(self, channel: Channel, packet: Connect) -> Refusal | None:
+        hooks = self.server.hooks
+        if hooks.listens("connect_authenticate"):
+            return hooks.allow("connect_authenticate", channel, packet)
+        allowed = self.server.config.allow_anonymous
+        if allowed or (allowed is None and channel.loopback):
+            return None
+        return Refusal(NOT_AUTHORIZED, "anonymous clients are not allowed here")
+
+    def refuse(self, channel: Channel, reason: int, text: str, server_reference: str | None = None) -> None:
+        """A CONNACK that says no, in the client's version; silence where 3.1.1 has no code for it."""
+        self.server.stats.connects_refused += 1
+        if channel.version == V5:
+            properties = channel.problem(text)
+            if server_reference:
+                properties = properties or Properties()
+                properties.server_reference = server_reference
+            if not self.server.send(channel, Connack(False, reason, properties)):
+                self.server.send(channel, Connack(False, reason))
+        elif reason in CONNACK_311:
+            self.server.send(channel, Connack(False, CONNACK_311[reason]))
+
+    def _refused(self, channel: Channel, refusal: Refusal) -> None:
+        self.refuse(channel, refusal.reason, refusal.text, refusal.server_reference)
+        self.server.close(channel, refusal.reason, with_will=False)  # [MQTT-3.2.2-7]
+
+    # ---- AUTH --------------------------------------------------------------------------------------------------
+
+    def auth(self, channel: Channel, packet: Auth) -> None:
+        properties = packet.properties
+        method = None if properties is None else properties.authentication_method
+        if method != channel.authentication_method:  # [MQTT-4.12.0-5]
+            raise RemoteProtocolError(PROTOCOL_ERROR, "the authentication method changed")
+        again = channel.state == CONNECTED
+        expected = (REAUTHENTICATE, CONTINUE_AUTHENTICATION) if again else (CONTINUE_AUTHENTICATION,)
+        if packet.reason not in expected:
+            raise RemoteProtocolError(PROTOCOL_ERROR, f"AUTH with reason 0x{packet.reason:02X} is out of place")
+        self._challenge(channel, None if properties is None else properties.authentication_data)
+
+    def _challenge(self, channel: Channel, data: bytes | None) -> None:
+        """Ask the guards for the next step of an exchange, before or after CONNACK [MQTT-4.12.0-2 … 4.12.1-2]."""
+        again = channel.state == CONNECTED
+        method = channel.authentication_method or ""
+        answer = self.server.hooks.challenge(method, channel, data, again)
+        if answer is None:
+            answer = Refusal(BAD_AUTHENTICATION_METHOD)
+        if isinstance(answer, Refusal):
+            if again:
+                self.server.disconnect(channel, answer.reason, answer.text)
+            else:
+                self._refused(channel, answer)
+            return
+        if answer.done and not again:
+            packet = channel.pending_connect
+            assert packet is not None
+            channel.pending_connect = None
+            self._accept(channel, packet, answer.data)
+            return
+        reason = SUCCESS if answer.done else CONTINUE_AUTHENTICATION
+        properties = Properties(authentication_method=method, authentication_data=answer.data)
+        self.server.send(channel, Auth(reason, properties))
+
+    # ---- accepted ----------------------------------------------------------------------------------------------
+
+    def _accept(self, channel: Channel, packet: Connect, auth_data: bytes | None) -> None:
+        server = self.server
+        server.hooks.tell("session_establish", channel, packet)
+        properties = self._grants(channel, packet)
+        if channel.version == V5 and channel.authentication_method is not None:
+            properties.authentication_method = channel.authentication_method
+            properties.authentication_data = auth_data
+        session = self._take_over(channel, packet)
+        present = session is not None
+        if session is None:
+            session = self._new_session(channel.client_id)
+        self._attach(channel, session, packet)
+        server.send(channel, Connack(present, SUCCESS, properties if channel.version == V5 else None))
+        server.watch_keep_alive(channel)
+        server.presence_changed(session, True)
+        session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight))
+        self.resend(channel, session, session.outbound.resume())
+        server.drain(channel)
+        server.hooks.tell("session_established", channel, present)
+
+    def _grants(self, channel: Channel, packet: Connect) -> Properties:
+        """What the client is told in CONNACK; sets what it is granted on the channel."""
+        config = self.server.config
+        grants = Properties(
+            receive_maximum=config.receive_maximum,
+            maximum_packet_size=config.max_packet_size,
+            topic_alias_maximum=config.topic_alias_maximum or None,
+        )
+        if config.max_qos < 2:
+            grants.maximum_qos = config.max_qos
+        if not config.retain_available:
+            grants.retain_available = 0
+        if not config.wildcard_subscription_available:
+            grants.wildcard_subscription_available = 0
+        if not config.subscription_identifier_available:
+            grants.subscription_identifier_available = 0
+        if not config.shared_subscription_available:
+            grants.shared_subscription_available = 0
+        if not packet.client_id:
+            channel.client_id = grants.assigned_client_identifier = "hw-" + secrets.token_hex(10)  # [MQTT-3.1.3-6]
+        if config.max_keep_alive and not 0 < packet.keep_alive <= config.max_keep_alive:
+            channel.keep_alive = config.max_keep_alive
+            grants.server_keep_alive = config.max_keep_alive  # [MQTT-3.2.2-21]
+        asked = packet.properties
+        if asked is not None:
+            if (asked.session_expiry_interval or 0) > config.max_session_expiry:
+                grants.session_expiry_interval = config.max_session_expiry
+            if asked.request_response_information and config.response_information:
+                grants.response_information = config.response_information.replace("%c", channel.client_id)
+        channel.max_in = config.max_packet_size
+        channel.alias_limit_in = config.topic_alias_maximum if channel.version == V5 else 0
+        return grants
+
+    def _take_over(self, channel: Channel, packet: Connect) -> Session | None:
+        """End an older connection of this client [MQTT-3.1.4-3]; the session to resume, if there is one."""
+        server = self.server
+        session = server.sessions.get(channel.client_id)
+        if session is not None and session.connection is not None:
+            server.disconnect(cast(Channel, session.connection), SESSION_TAKEN_OVER)
+            session = server.sessions.get(channel.client_id)
+        if session is not None and packet.clean_start:
+            self.remove(session)  # [MQTT-3.1.2-4]
+            session = None
+        return session
+
+    def _new_session(self, client_id: str) -> Session:
+        server = self.server
+        config = server.config
+        outbound = Outbound(server.budget, config.max_queued_messages, config.max_queued_bytes, server.policy)
+        session = server.sessions[client_id] = Session(client_id, outbound)
+        server.stats.sessions_maximum = max(server.stats.sessions_maximum, len(server.sessions))
+        return session
+
+    def _attach(self, channel: Channel, session: Session, packet: Connect) -> None:
+        server = self.server
+        for timers in (self.expiries, self.wills):
+            timer = timers.pop(session, None)
+            if timer is not None:
+                server.timers.cancel(timer)
+        properties = packet.properties
+        asked = 0 if properties is None else properties.session_expiry_interval or 0
+        if packet.version != V5:
+            asked = 0 if packet.clean_start else FOR_EVER
+        session.expiry_interval = min(asked, server.config.max_session_expiry)
+        session.expires_at = NEVER
+        session.username = channel.username
+        session.will = None
+        will = packet.will
+        if will is not None:
+            session.will = will_message(will, channel.client_id)
+            session.will_expiry = None if will.properties is None else will.properties.message_expiry_interval
+            session.will_delay = 0 if will.properties is None else will.properties.will_delay_interval or 0
+        session.connection = channel
+        channel.session = session
+        channel.state = CONNECTED
+        channel.fast = True
+        self.connected += 1
+        server.stats.connections_maximum = max(server.stats.connections_maximum, self.connected)
+
+    def resend(self, channel: Channel, session: Session, packet_ids: list[int]) -> None:
+        """[MQTT-4.4.0-1] What was in flight goes again, with DUP and its packet id."""
+        outbound = session.outbound
+        for packet_id in packet_ids:
+            flight = outbound.flights[packet_id]
+            if flight.released:
+                self.server.send(channel, Pubrel(packet_id))
+            elif not self.server.publish_to(channel, session.flight_delivery(flight), packet_id, True):
+                del outbound.flights[packet_id]
+                outbound.quota += 1
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def disconnect(self, channel: Channel, packet: Disconnect) -> None:
+        session = channel.session
+        properties = packet.properties
+        if session is not None and properties is not None and properties.session_expiry_interval is not None:
+            if session.expiry_interval == 0 and properties.session_expiry_interval:
+                raise RemoteProtocolError(PROTOCOL_ERROR, "a session that was to end cannot be kept")  # [3.14.2.2.2]
+            session.expiry_interval = min(properties.session_expiry_interval, self.server.config.max_session_expiry)
+        # [MQTT-3.14.4-3] Only a normal disconnection discards the will.
+        self.server.close(channel, packet.reason, with_will=packet.reason != SUCCESS)
+
+    def detach(self, channel: Channel, with_will: bool) -> None:
+        """The channel's session goes on without it, or ends."""
+        session = channel.session
+        channel.session = None
+        if session is None or session.connection is not channel:
+            return
+        server = self.server
+        session.connection = None
+        self.connected -= 1
+        session.outbound.disconnected()
+        server.presence_changed(session, False)
+        if not with_will:
+            session.will = None
+        if session.expiry_interval == 0:
+            self.remove(session)
+            return
+        now = server.hot.now
+        if session.will is not None:
+            delay = min(session.will_delay, session.expiry_interval)
+            if delay == 0:
+                self.publish_will(session)
+            else:
+                self.wills[session] = server.timers.at(now + delay, partial(self.publish_will, session))
+        if session.expiry_interval != FOR_EVER:
+            session.expires_at = now + session.expiry_interval
+            self.expiries[session] = server.timers.at(session.expires_at, partial(self._expire, session))
+
+    def _expire(self, session: Session) -> None:
+        self.server.stats.sessions_expired += 1
+        self.remove(session)
+        self.server.hooks.tell("client_expired", session.client_id)
+
+    def publish_will(self, session: Session) -> None:
+        """[MQTT-3.1.2-8] Publish a will now, once."""
+        timer = self.wills.pop(session, None)
+        if timer is not None:
+            self.server.timers.cancel(timer)
+        will = session.will
+        session.will = None
+        if will is None:
+            return
+        if session.will_expiry is not None:
+            will.expires_at = self.server.hot.now + session.will_expiry
+        message: Message = self.server.hooks.transform("will", will, session.client_id)
+        if self.server.hooks.allow("acl_check", session, message.topic, True) is None:
+            self.server.publishing.route(message, None)
+            self.server.hooks.tell("will_sent", message, session.client_id)
+
+    def remove(self, session: Session) -> None:
+        """The session ends: its subscriptions and messages go, a will that waits is published."""
+        server = self.server
+        timer = self.expiries.pop(session, None)
+        if timer is not None:
+            server.timers.cancel(timer)
+        if server.sessions.get(session.client_id) is session:
+            del server.sessions[session.client_id]
+        for subscription in list(session.subscriptions.values()):
+            server.subscribing.remove(session, subscription)
+        session.subscriptions.clear()
+        for delivery in session.outbound.clear():
+            server.dropped(session, delivery.message)
+        self.publish_will(session)

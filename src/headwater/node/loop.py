@@ -1,0 +1,247 @@
+"""Where readiness comes from. The data plane's sockets are served in turns:
+
+    wait for events -> read each ready socket once and deal with its packets -> run due timers -> one send per connection
+
+`EpollPlane` is the fast one: it waits on epoll itself and returns to its caller only when someone else's file descriptor
+is ready, when it was interrupted, or at the caller's deadline. `selector.py` puts it inside asyncio's own loop.
+`GuestPlane` does the same under any asyncio loop (uvloop, somebody's application) through add_reader and call_soon.
+Registrations with epoll change only when a write blocks or a reader must be paused.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from headwater.message import NEVER
+from headwater.node.hotpath import Channel, HotPath
+from headwater.node.timers import Timers
+from headwater.session.connection import CLOSING
+
+READ_SIZE: Final = 65536
+READABLE: Final = select.EPOLLIN
+WRITABLE: Final = select.EPOLLOUT
+MAX_EVENTS: Final = 512
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Plane:
+    """Serves channels and listeners."""
+
+    def __init__(self, hot: HotPath, timers: Timers) -> None:
+        self.hot = hot
+        self.timers = timers
+        hot.now = time.monotonic()
+
+    def add(self, channel: Channel) -> None:
+        """Read from this channel from now on."""
+        raise RuntimeError("no plane")
+
+    def watch(self, channel: Channel, readable: bool, writable: bool) -> None:
+        """Change what is waited for."""
+        raise RuntimeError("no plane")
+
+    def remove(self, channel: Channel) -> None:
+        """The channel's descriptor is about to be closed."""
+        raise RuntimeError("no plane")
+
+    def listen(self, fd: int, ready: Callable[[], None]) -> None:
+        raise RuntimeError("no plane")
+
+    def unlisten(self, fd: int) -> None:
+        raise RuntimeError("no plane")
+
+    def wake(self) -> None:
+        """Something was written, or a timer set, from outside a turn."""
+
+    def close(self) -> None:
+        """No channels and listeners are left."""
+
+    def _read(self, channel: Channel) -> None:
+        hot = self.hot
+        try:
+            data = channel.recv(READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError:
+            hot.slow.lost(channel)
+            return
+        if not data:
+            hot.slow.lost(channel)
+            return
+        channel.last_seen = hot.now
+        if channel.state != CLOSING:
+            hot.stats.bytes_received += len(data)
+            hot.feed(channel, data)
+
+    def _write(self, channel: Channel) -> None:
+        hot = self.hot
+        if channel.backlog is None:
+            return
+        if hot.writable(channel):
+            hot.slow.written(channel)
+        elif channel.congested and channel.backlog_size * 2 < hot.outbound_buffer:
+            hot.slow.relieved(channel)
+
+
+class EpollPlane(Plane):
+    def __init__(self, hot: HotPath, timers: Timers, epoll: select.epoll) -> None:
+        super().__init__(hot, timers)
+        self.epoll = epoll
+        self.poll: Callable[[float, int], list[tuple[int, int]]] = epoll.poll
+        self.clock: Callable[[], float] = time.monotonic
+        self.channels: dict[int, Channel] = {}
+        self.listeners: dict[int, Callable[[], None]] = {}
+        self.interrupted = False
+
+    def add(self, channel: Channel) -> None:
+        self.channels[channel.fd] = channel
+        self.epoll.register(channel.fd, READABLE)
+
+    def watch(self, channel: Channel, readable: bool, writable: bool) -> None:
+        self.epoll.modify(channel.fd, (READABLE if readable else 0) | (WRITABLE if writable else 0))
+
+    def remove(self, channel: Channel) -> None:
+        del self.channels[channel.fd]
+        self.epoll.unregister(channel.fd)
+
+    def listen(self, fd: int, ready: Callable[[], None]) -> None:
+        self.listeners[fd] = ready
+        self.epoll.register(fd, READABLE)
+
+    def unlisten(self, fd: int) -> None:
+        del self.listeners[fd]
+        self.epoll.unregister(fd)
+
+    def run(self, timeout: float) -> list[tuple[int, int]]:
+        """Serve turns until `timeout` seconds are over (negative: no limit), or until there is something for others:
+        their events are returned."""
+        hot = self.hot
+        timers = self.timers
+        channels = self.channels
+        poll = self.poll
+        clock = self.clock
+        now = clock()
+        deadline = NEVER if timeout < 0 else now + timeout
+        self.interrupted = False
+        if hot.open or hot.dirty or timers.soonest <= now:
+            self._end_turn(now)
+        while True:
+            wake_at = timers.soonest if timers.soonest < deadline else deadline
+            wait = -1.0 if wake_at == NEVER else wake_at - now if wake_at > now else 0.0
+            events = poll(wait, MAX_EVENTS)
+            now = clock()
+            hot.now = now
+            others: list[tuple[int, int]] | None = None
+            for fd, mask in events:
+                channel = channels.get(fd)
+                if channel is None:
+                    ready = self.listeners.get(fd)
+                    if ready is not None:
+                        ready()
+                    elif fd not in channels:
+                        if others is None:
+                            others = []
+                        others.append((fd, mask))
+                    continue
+                if mask & WRITABLE:
+                    self._write(channel)
+                    if channel.fd != fd:
+                        continue
+                if mask & ~WRITABLE:
+                    self._read(channel)
+            if hot.open or hot.dirty or timers.soonest <= now:
+                self._end_turn(now)
+            if others is not None:
+                return others
+            if self.interrupted or now >= deadline:
+                return []
+
+    def _end_turn(self, now: float) -> None:
+        hot = self.hot
+        hot.now = now
+        if self.timers.soonest <= now:
+            self.timers.run(now)
+        while hot.open or hot.dirty:
+            hot.flush()
+
+    def wake(self) -> None:
+        # Callers from outside a turn run inside asyncio; the next `run` looks at what they left.
+        pass
+
+
+class GuestPlane(Plane):
+    """A data plane in somebody else's event loop: correct, and slower by that loop's cost per event."""
+
+    def __init__(self, hot: HotPath, timers: Timers, loop: AbstractEventLoop) -> None:
+        super().__init__(hot, timers)
+        self.loop = loop
+        self.scheduled = False
+        self.alarm: TimerHandle | None = None
+        self.alarm_at = NEVER
+
+    def add(self, channel: Channel) -> None:
+        self.loop.add_reader(channel.fd, self._readable, channel)
+        self.wake()
+
+    def watch(self, channel: Channel, readable: bool, writable: bool) -> None:
+        if readable:
+            self.loop.add_reader(channel.fd, self._readable, channel)
+        else:
+            self.loop.remove_reader(channel.fd)
+        if writable:
+            self.loop.add_writer(channel.fd, self._writable, channel)
+        else:
+            self.loop.remove_writer(channel.fd)
+
+    def remove(self, channel: Channel) -> None:
+        self.loop.remove_reader(channel.fd)
+        self.loop.remove_writer(channel.fd)
+
+    def listen(self, fd: int, ready: Callable[[], None]) -> None:
+        self.loop.add_reader(fd, ready)
+
+    def unlisten(self, fd: int) -> None:
+        self.loop.remove_reader(fd)
+
+    def wake(self) -> None:
+        if not self.scheduled:
+            self.scheduled = True
+            self.loop.call_soon(self._end_turn)
+
+    def close(self) -> None:
+        if self.alarm is not None:
+            self.alarm.cancel()
+            self.alarm = None
+
+    def _readable(self, channel: Channel) -> None:
+        if channel.fd >= 0:
+            self.hot.now = time.monotonic()
+            self._read(channel)
+            self.wake()
+
+    def _writable(self, channel: Channel) -> None:
+        if channel.fd >= 0:
+            self.hot.now = time.monotonic()
+            self._write(channel)
+            self.wake()
+
+    def _end_turn(self) -> None:
+        self.scheduled = False
+        hot = self.hot
+        now = hot.now = time.monotonic()
+        if self.timers.soonest <= now:
+            self.timers.run(now)
+        while hot.open or hot.dirty:
+            hot.flush()
+        soonest = self.timers.soonest
+        if soonest < self.alarm_at or self.alarm_at <= now:
+            if self.alarm is not None:
+                self.alarm.cancel()
+            self.alarm_at = soonest
+            self.alarm = None if soonest == NEVER else self.loop.call_later(max(0.0, soonest - now), self._end_turn)

@@ -1,0 +1,189 @@
+"""PUBLISH and its acknowledgements, in both directions (MQTT 5.0, 3.3 … 3.7 and 4.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from headwater.message import Delivery, Message
+from headwater.node.hotpath import Channel
+from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.session.session import Session
+from headwater.session.translate import message_of
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import V5, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from headwater.wire.reasons import (
+    NO_MATCHING_SUBSCRIBERS,
+    NOT_AUTHORIZED,
+    PACKET_IDENTIFIER_NOT_FOUND,
+    QOS_NOT_SUPPORTED,
+    RECEIVE_MAXIMUM_EXCEEDED,
+    RETAIN_NOT_SUPPORTED,
+    SUCCESS,
+    TOPIC_NAME_INVALID,
+)
+
+if TYPE_CHECKING:
+    from headwater.node.server import Server
+
+
+class Publishing:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        config = server.config
+        self.max_qos: int = config.max_qos
+        self.retain_available = config.retain_available
+        self.receive_maximum = config.receive_maximum
+        self.max_topic_length = config.max_topic_length
+        self.max_topic_levels = config.max_topic_levels
+
+    def packet(self, channel: Channel, packet: Packet) -> bool:
+        """Deal with a packet if it is one of these."""
+        if isinstance(packet, Publish):
+            self.publish(channel, packet)
+        elif isinstance(packet, Puback):
+            self.puback(channel, packet)
+        elif isinstance(packet, Pubrec):
+            self.pubrec(channel, packet)
+        elif isinstance(packet, Pubrel):
+            self.pubrel(channel, packet)
+        elif isinstance(packet, Pubcomp):
+            self.pubcomp(channel, packet)
+        else:
+            return False
+        return True
+
+    def publish(self, channel: Channel, packet: Publish) -> None:
+        self.server.stats.publish_received += 1
+        session = channel.session
+        assert session is not None
+        topic = channel.topic_of(packet)
+        self._check(packet, topic)
+        if packet.qos == 2 and not self._is_new(channel, session, packet):
+            self.server.send(channel, Pubrec(packet.packet_id))
+            return
+        reason = self._accept(channel, session, packet, topic)
+        if packet.qos == 1:
+            self.server.send(channel, Puback(packet.packet_id, reason))
+        elif packet.qos == 2:
+            if reason < 0x80:
+                session.received.add(packet.packet_id)
+            self.server.send(channel, Pubrec(packet.packet_id, reason))
+
+    def _check(self, packet: Publish, topic: str) -> None:
+        if packet.qos > self.max_qos:
+            raise RemoteProtocolError(QOS_NOT_SUPPORTED, f"QoS {packet.qos} is not supported")  # [MQTT-3.2.2-11]
+        if packet.retain and not self.retain_available:
+            raise RemoteProtocolError(RETAIN_NOT_SUPPORTED, "retained messages are not supported")  # [MQTT-3.2.2-14]
+        if len(topic.encode()) > self.max_topic_length:
+            raise RemoteProtocolError(TOPIC_NAME_INVALID, "the topic is too long")
+        try:
+            check_name(topic, self.max_topic_levels)
+        except InvalidTopicName as error:
+            raise RemoteProtocolError(TOPIC_NAME_INVALID, str(error)) from None
+
+    def _is_new(self, channel: Channel, session: Session, packet: Publish) -> bool:
+        """[MQTT-4.3.3-10] A QoS 2 packet id that is not released yet is the same message again."""
+        if packet.packet_id in session.received:
+            return False
+        if channel.version == V5 and len(session.received) >= self.receive_maximum:  # [MQTT-3.3.4-9]
+            raise RemoteProtocolError(RECEIVE_MAXIMUM_EXCEEDED, "more QoS 2 messages are open than allowed")
+        return True
+
+    def _accept(self, channel: Channel, session: Session, packet: Publish, topic: str) -> int:
+        """Route a client's message; returns the reason code to acknowledge it with."""
+        server = self.server
+        v5 = channel.version == V5
+        if topic.startswith("$SYS"):
+            return NOT_AUTHORIZED if v5 else SUCCESS
+        if server.hooks.slow:
+            refusal = server.hooks.allow("acl_check", channel, topic, True)
+            if refusal is not None:
+                return refusal.reason if v5 else SUCCESS
+        message = message_of(packet, channel.client_id, server.hot.now)
+        message.topic = topic
+        if server.hooks.slow:
+            message = server.hooks.transform("publish", message, channel)
+        found = self.route(message, session)
+        return SUCCESS if found or not v5 else NO_MATCHING_SUBSCRIBERS
+
+    def route(self, message: Message, publisher: Session | None) -> bool:
+        """Retain a message if it asks for it and give it to all who want it; False when nobody does."""
+        server = self.server
+        if message.retain:
+            self._retain(message)
+        route = server.router.route(message.topic)
+        if server.hooks.slow:
+            self._route_selected(message, publisher)
+        else:
+            for recipient in route.recipients:
+                server.deliver(recipient, message, publisher)
+            for group in route.groups:
+                server.deliver_shared(group, message, publisher)
+        return not route.empty
+
+    def _retain(self, message: Message) -> None:
+        retained = self.server.router.retained
+        if message.payload:
+            retained.put(message)  # [MQTT-3.3.1-5]
+        else:
+            retained.remove(message.topic)  # [MQTT-3.3.1-6, 3.3.1-7]
+        self.server.hooks.tell("retain_message", message)
+
+    def _route_selected(self, message: Message, publisher: Session | None) -> None:
+        """As `route`, with hooks that may change who gets it."""
+        server = self.server
+        route = server.router.route(message.topic)
+        chosen: list[tuple[Session, Delivery]] = []
+        for recipient in route.recipients:
+            session = cast(Session, recipient.session)
+            delivery = recipient.delivery(message, session is publisher)
+            if delivery is not None:
+                chosen.append((session, delivery))
+        for group in route.groups:
+            member = server.choose(group, message)
+            if member is not None:
+                chosen.append(member)
+        for session, delivery in server.hooks.transform("select_subscribers", chosen, message):
+            server.offer(session, delivery)
+        server.hooks.tell("published", message)
+
+    def puback(self, channel: Channel, packet: Puback) -> None:
+        session = channel.session
+        assert session is not None
+        if session.outbound.acknowledged(packet.packet_id) is not None:
+            self._complete(channel, session, packet.packet_id)
+
+    def pubrec(self, channel: Channel, packet: Pubrec) -> None:
+        session = channel.session
+        assert session is not None
+        flight = session.outbound.received(packet.packet_id, packet.reason)
+        if flight is None:
+            reason = PACKET_IDENTIFIER_NOT_FOUND if channel.version == V5 else SUCCESS
+            if packet.reason < 0x80:
+                self.server.send(channel, Pubrel(packet.packet_id, reason))
+        elif flight.released:
+            self.server.send(channel, Pubrel(packet.packet_id))
+        else:
+            self.server.hooks.tell("qos_dropped", session.client_id, packet.packet_id)
+            self.server.drain(channel)
+
+    def pubrel(self, channel: Channel, packet: Pubrel) -> None:
+        session = channel.session
+        assert session is not None
+        reason = SUCCESS
+        if packet.packet_id in session.received:
+            session.received.discard(packet.packet_id)
+        elif channel.version == V5:
+            reason = PACKET_IDENTIFIER_NOT_FOUND
+        self.server.send(channel, Pubcomp(packet.packet_id, reason))
+
+    def pubcomp(self, channel: Channel, packet: Pubcomp) -> None:
+        session = channel.session
+        assert session is not None
+        if session.outbound.completed(packet.packet_id) is not None:
+            self._complete(channel, session, packet.packet_id)
+
+    def _complete(self, channel: Channel, session: Session, packet_id: int) -> None:
+        if self.server.hooks.slow:
+            self.server.hooks.tell("qos_complete", session.client_id, packet_id)
+        self.server.drain(channel)

@@ -1,0 +1,411 @@
+"""The ordinary way of every packet, and the life of a channel from accept to close.
+
+What the packets mean is next door: `connecting` (CONNECT, AUTH, DISCONNECT, sessions, wills), `publishing` (PUBLISH and its
+acknowledgements), `subscribing` (SUBSCRIBE, UNSUBSCRIBE, retained). This file gives them packets, sends deliveries to
+sessions, and ends connections.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from functools import partial
+from typing import Final, cast
+
+from headwater.message import Delivery, Message
+from headwater.node.config import Config
+from headwater.node.connecting import Connecting
+from headwater.node.hooks import Hooks
+from headwater.node.hotpath import Channel, HotPath, Slow
+from headwater.node.loop import Plane
+from headwater.node.publishing import Publishing
+from headwater.node.statistics import Statistics
+from headwater.node.stats import Stats
+from headwater.node.subscribing import Subscribing
+from headwater.node.timers import Timers
+from headwater.routing.retained import Retained
+from headwater.routing.router import Recipient, Router
+from headwater.routing.shared import Group, Groups, dispatcher
+from headwater.routing.topics import has_wildcard
+from headwater.session.connection import CLOSING, CONNECTED, NEW
+from headwater.session.outbound import (
+    DISCONNECT_WHEN_FULL,
+    DROP_NEWEST,
+    DROP_OLDEST,
+    DROPPED,
+    OVERFLOW,
+    QUEUED,
+    SEND,
+    Budget,
+)
+from headwater.session.session import Session
+from headwater.wire.decode import FROM_CLIENT, UnsupportedVersionError, decode
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import CONNECT, PINGREQ, V5, Connack, Disconnect, Packet, Pingresp, Properties
+from headwater.wire.reasons import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
+    KEEP_ALIVE_TIMEOUT,
+    QUOTA_EXCEEDED,
+    SUCCESS,
+    UNSPECIFIED_ERROR,
+)
+
+log = logging.getLogger("headwater.server")
+
+POLICIES: Final[dict[str, int]] = {
+    "drop_newest": DROP_NEWEST,
+    "drop_oldest": DROP_OLDEST,
+    "disconnect": DISCONNECT_WHEN_FULL,
+}
+LINGER: Final = 1.0
+"""Seconds in which a client may still read our last words before its socket is closed."""
+V5_CONNECT: Final = b"\x00\x04MQTT\x05"
+
+
+class Server(Slow):
+    def __init__(self, config: Config, hooks: Hooks) -> None:
+        self.config = config
+        self.hooks = hooks
+        self.stats = Stats()
+        self.budget = Budget(config.max_queue_memory)
+        self.timers = Timers()
+        groups = Groups(partial(dispatcher, config.shared_dispatcher))
+        self.router = Router(Retained(config.max_retained), groups, config.overlapping == "merge")
+        self.sessions: dict[str, Session] = {}
+        self.channels: set[Channel] = set()
+        self.stopping = False
+        self.hot = hot = HotPath(self.router, self.stats, self.budget)
+        hot.slow = self
+        hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
+        hot.outbound_buffer = config.outbound_buffer
+        hot.max_topic_length = config.max_topic_length
+        hot.max_topic_levels = config.max_topic_levels
+        self.plane = Plane(hot, self.timers)
+        self.connecting = Connecting(self)
+        self.publishing = Publishing(self)
+        self.subscribing = Subscribing(self)
+        self.policy = POLICIES[config.queue_full]
+
+    # ---- packets -----------------------------------------------------------------------------------------------
+
+    def packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
+        self.stats.received += 1
+        kind = first_byte >> 4
+        channel.check_allowed(kind)
+        if kind == CONNECT and body.startswith(V5_CONNECT):
+            channel.version = V5  # so that even a CONNECT that is wrong further on is answered in its own version
+        packet = decode(first_byte, body, channel.version, FROM_CLIENT)
+        hooks = self.hooks
+        if hooks.slow:
+            packet = hooks.transform("packet_read", packet, channel)
+        if kind == PINGREQ:
+            self.send(channel, Pingresp())
+        elif not (
+            self.publishing.packet(channel, packet)
+            or self.subscribing.packet(channel, packet)
+            or self.connecting.packet(channel, packet)
+        ):
+            raise RuntimeError(f"nobody deals with {packet!r}")
+        if hooks.slow:
+            hooks.tell("packet_processed", channel, packet)
+
+    def send(self, channel: Channel, packet: Packet) -> bool:
+        """Send a packet; False when the client does not take packets of its size."""
+        hooks = self.hooks
+        if hooks.slow:
+            packet = hooks.transform("packet_encode", packet, channel)
+        sent = channel.send(packet)
+        if sent:
+            self.stats.sent += 1
+            if hooks.slow:
+                hooks.tell("packet_sent", channel, packet)
+        return sent
+
+    def failed(self, channel: Channel, error: RemoteProtocolError) -> None:
+        self.stats.protocol_errors += 1
+        log.info("%s (%s) broke the protocol: %s", channel.client_id or "a client", channel.address, error.text)
+        if channel.state != CONNECTED:
+            if isinstance(error, UnsupportedVersionError):
+                self._refuse_version(channel, error)
+            elif channel.version:
+                self.connecting.refuse(channel, error.reason, error.text)
+        self.disconnect(channel, error.reason, error.text)
+
+    def _refuse_version(self, channel: Channel, error: UnsupportedVersionError) -> None:
+        """[MQTT-3.1.2-2] 3.1 is refused the way it understands, versions to come the way of 5.0, other protocols not at all."""
+        if error.level > V5 and error.protocol_name == "MQTT":
+            channel.version = V5
+            channel.send(Connack(False, error.reason))
+        elif error.protocol_name in ("MQTT", "MQIsdp"):
+            channel.write(b"\x20\x02\x00\x01")
+
+    def crashed(self, channel: Channel) -> None:
+        self.stats.failures += 1
+        log.exception("dealing with a packet of %r (%s) failed", channel.client_id, channel.address)
+        self.disconnect(channel, IMPLEMENTATION_SPECIFIC_ERROR, "the server failed to deal with a packet")
+
+    # ---- deliveries --------------------------------------------------------------------------------------------
+
+    def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
+        session = cast(Session, recipient.session)
+        delivery = recipient.delivery(message, session is publisher)
+        if delivery is not None:
+            self.offer(session, delivery)
+
+    def deliver_shared(self, group: Group, message: Message, publisher: Session | None) -> None:
+        chosen = self.choose(group, message)
+        if chosen is not None:
+            self.offer(chosen[0], chosen[1])
+
+    def choose(self, group: Group, message: Message) -> tuple[Session, Delivery] | None:
+        """The member of a shared group that gets the message [MQTT-4.8.2-4 … 4.8.2-6]."""
+        member = group.choose_online(message.topic, message.publisher)
+        if member is None:
+            return None
+        subscription = member.subscription
+        identifiers = [subscription.identifier] if subscription.identifier else None
+        retain = message.retain and subscription.retain_as_published
+        return cast(Session, member.key), Delivery(message, min(message.qos, subscription.qos), retain, identifiers)
+
+    def offer(self, session: Session, delivery: Delivery) -> None:
+        channel = cast("Channel | None", session.connection)
+        if channel is None and delivery.qos == 0:
+            return
+        if delivery.message.expires_at <= self.hot.now:
+            self.dropped(session, delivery.message)
+            return
+        congested = channel is not None and channel.congested
+        if congested and delivery.qos == 0:
+            self.dropped(session, delivery.message)
+            return
+        result = session.outbound.offer(delivery, channel is not None and not congested)
+        if result == SEND:
+            assert channel is not None
+            self.send_delivery(channel, session, delivery)
+        elif result == QUEUED:
+            if channel is not None:
+                channel.held = True
+        elif result == DROPPED:
+            self.dropped(session, delivery.message)
+        elif result == OVERFLOW:
+            self.dropped(session, delivery.message)
+            if channel is not None:
+                self.disconnect(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
+
+    def send_delivery(self, channel: Channel, session: Session, delivery: Delivery) -> None:
+        """Send a message now; the quota allows it."""
+        packet_id = 0
+        if delivery.qos:
+            packet_id = session.outbound.take_id()
+            if packet_id == 0:
+                self.hooks.tell("packet_id_exhausted", session.client_id)
+                session.outbound.wait(delivery)
+                channel.held = True
+                return
+        if not self.publish_to(channel, delivery, packet_id, False):
+            self.dropped(session, delivery.message)  # [MQTT-3.1.2-25] as if it had been sent
+            return
+        if packet_id:
+            session.outbound.fly(packet_id, delivery)
+            self.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
+
+    def publish_to(self, channel: Channel, delivery: Delivery, packet_id: int, dup: bool) -> bool:
+        packet = channel.publish_packet(delivery, packet_id, dup, self.hot.now)
+        sent = self.send(channel, packet)
+        if sent:
+            channel.published(packet, delivery.message.topic)
+            self.stats.publish_sent += 1
+        return sent
+
+    def dropped(self, session: Session, message: Message) -> None:
+        self.stats.publish_dropped += 1
+        self.hooks.tell("publish_dropped", session.client_id, message)
+
+    def drain(self, channel: Channel) -> None:
+        session = channel.session
+        if session is None or channel.state != CONNECTED:
+            return
+        outbound = session.outbound
+        if outbound.unsent:
+            self.connecting.resend(channel, session, outbound.next_unsent())
+        while not outbound.unsent and not channel.congested:
+            delivery = outbound.next_waiting(self.hot.now)
+            if delivery is None:
+                break
+            self.send_delivery(channel, session, delivery)
+        channel.held = channel.congested or outbound.waiting() > 0 or bool(outbound.unsent)
+
+    # ---- channels ----------------------------------------------------------------------------------------------
+
+    def accept(self, connection: socket.socket, address: str, loopback: bool) -> None:
+        """Serve a new socket."""
+        if self.stopping or len(self.channels) >= self.config.max_connections + 64:
+            connection.close()
+            return
+        channel = Channel(self.hot, connection.fileno(), connection.recv, connection.send)
+        channel.socket = connection
+        channel.address = address
+        channel.loopback = loopback
+        self.channels.add(channel)
+        self.stats.connections_opened += 1
+        self.plane.add(channel)
+        channel.timer = self.timers.at(self.hot.now + self.config.connect_timeout, partial(self._no_connect, channel))
+
+    def _no_connect(self, channel: Channel) -> None:
+        if channel.state != CONNECTED:
+            log.info("%s sent no CONNECT in time", channel.address)
+            self.disconnect(channel, UNSPECIFIED_ERROR)
+
+    def watch_keep_alive(self, channel: Channel) -> None:
+        """[MQTT-3.1.2-22] One and a half times the keep alive without a packet ends the connection."""
+        if channel.timer is not None:
+            self.timers.cancel(channel.timer)
+            channel.timer = None
+        if channel.keep_alive:
+            when = channel.last_seen + 1.5 * channel.keep_alive
+            channel.timer = self.timers.at(when, partial(self._check_keep_alive, channel))
+
+    def _check_keep_alive(self, channel: Channel) -> None:
+        if channel.state != CONNECTED:
+            return
+        if channel.congested:
+            channel.last_seen = self.hot.now  # we do not read from it; the write time-out decides
+        if self.hot.now >= channel.last_seen + 1.5 * channel.keep_alive:
+            self.disconnect(channel, KEEP_ALIVE_TIMEOUT)
+        else:
+            self.watch_keep_alive(channel)
+
+    def disconnect(self, channel: Channel, reason: int, text: str = "", server_reference: str | None = None) -> None:
+        """End a connection from our side: DISCONNECT for those who understand it, will included."""
+        if channel.state == CLOSING:
+            return
+        if channel.state == CONNECTED and channel.version == V5:
+            properties = channel.problem(text)
+            if server_reference:
+                properties = properties or Properties()
+                properties.server_reference = server_reference
+            if not self.send(channel, Disconnect(reason, properties)):
+                self.send(channel, Disconnect(reason))
+        self.close(channel, reason, with_will=True)
+
+    def close(self, channel: Channel, reason: int, with_will: bool) -> None:
+        """The protocol has ended: part from the session, then let the client read what we sent, then close."""
+        if channel.state == CLOSING:
+            return
+        was_connected = channel.state != NEW
+        channel.state = CLOSING
+        channel.fast = False
+        self.connecting.detach(channel, with_will)
+        if was_connected:
+            self.hooks.tell("disconnect", channel, reason)
+        if channel.fd < 0:
+            return
+        if self.hot.open:
+            self.hot.settle_all()
+        self.hot.transmit(channel)
+        channel.finishing = True
+        self.hot.discard_partial(channel)
+        if channel.timer is not None:
+            self.timers.cancel(channel.timer)
+        if channel.fd < 0:
+            return
+        channel.timer = self.timers.at(self.hot.now + LINGER, partial(self.lost, channel))
+        if channel.backlog_size == 0:
+            self._shut(channel)
+
+    def _shut(self, channel: Channel) -> None:
+        """Say that nothing more comes. Closing at once could destroy what the client has not read yet."""
+        assert channel.socket is not None
+        try:
+            channel.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.lost(channel)
+
+    def lost(self, channel: Channel) -> None:
+        if channel.fd < 0:
+            return
+        fd = channel.fd
+        if channel.state != CLOSING:
+            channel.out.clear()
+            channel.fd = -1
+            self.close(channel, SUCCESS, with_will=True)
+            channel.fd = fd
+        self.hot.discard_partial(channel)
+        self.plane.remove(channel)
+        channel.fd = -1
+        channel.out.clear()
+        self.budget.used -= channel.backlog_size
+        channel.backlog_size = 0
+        channel.backlog = None
+        if channel.timer is not None:
+            self.timers.cancel(channel.timer)
+            channel.timer = None
+        if channel.socket is not None:
+            channel.socket.close()
+        self.channels.discard(channel)
+
+    def writable_wanted(self, channel: Channel) -> None:
+        self.plane.watch(channel, not channel.congested, True)
+        self.timers.at(self.hot.now + self.config.write_timeout, partial(self._check_stalled, channel))
+
+    def _check_stalled(self, channel: Channel) -> None:
+        if channel.fd < 0 or channel.backlog_size == 0:
+            return
+        if self.hot.now >= channel.progress_at + self.config.write_timeout:
+            log.info("%r (%s) reads nothing; cut off", channel.client_id, channel.address)
+            self.close(channel, UNSPECIFIED_ERROR, with_will=True)
+            self.lost(channel)
+        else:
+            when = channel.progress_at + self.config.write_timeout
+            self.timers.at(when, partial(self._check_stalled, channel))
+
+    def overfull(self, channel: Channel) -> None:
+        self.plane.watch(channel, False, True)
+
+    def relieved(self, channel: Channel) -> None:
+        channel.congested = False
+        self.plane.watch(channel, True, True)
+        self.drain(channel)
+
+    def written(self, channel: Channel) -> None:
+        channel.congested = False
+        self.plane.watch(channel, True, False)
+        if channel.finishing:
+            self._shut(channel)
+        else:
+            self.drain(channel)
+
+    # ---- routes ------------------------------------------------------------------------------------------------
+
+    def presence_changed(self, session: Session, online: bool) -> None:
+        """A session's client came or went: what leads to it has to be found anew."""
+        for subscription in session.subscriptions.values():
+            self.hot.forget(subscription.filter, has_wildcard(subscription.filter))
+        self.router.groups.set_online(session, online)
+
+    def statistics(self, uptime: float) -> Statistics:
+        stats = self.stats
+        return Statistics(
+            uptime=uptime,
+            connections=self.connecting.connected,
+            connections_maximum=stats.connections_maximum,
+            sockets_opened=stats.connections_opened,
+            sessions=len(self.sessions),
+            expired=stats.sessions_expired,
+            subscriptions=self.subscribing.count,
+            shared_groups=len(self.router.groups),
+            retained=len(self.router.retained),
+            queued=sum([session.outbound.waiting() for session in self.sessions.values()]),
+            queued_bytes=self.budget.used,
+            received=stats.received,
+            sent=stats.sent,
+            messages_received=stats.publish_received,
+            messages_sent=stats.publish_sent,
+            dropped=stats.publish_dropped,
+            bytes_received=stats.bytes_received,
+            bytes_sent=stats.bytes_sent,
+            refused=stats.connects_refused,
+            protocol_errors=stats.protocol_errors,
+            failures=stats.failures,
+            hook_failures=sum(self.hooks.failures.values()),
+        )

@@ -1,0 +1,93 @@
+"""The `$SYS` tree, with the names that people know from Mosquitto.
+
+Load figures are averages over 1, 5 and 15 minutes of counts per minute: exponentially weighted, as of a system's load.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from headwater import __version__
+from headwater.message import Message
+from headwater.node.statistics import Statistics
+
+if TYPE_CHECKING:
+    from headwater.node.server import Server
+
+MINUTES = (1, 5, 15)
+LOADS = {
+    "messages/received": "received",
+    "messages/sent": "sent",
+    "publish/received": "publish_received",
+    "publish/sent": "publish_sent",
+    "publish/dropped": "dropped",
+    "bytes/received": "bytes_received",
+    "bytes/sent": "bytes_sent",
+    "sockets": "sockets_opened",
+    "connections": "sockets_opened",
+}
+
+
+class SysTopics:
+    def __init__(self, server: Server, started_at: float) -> None:
+        self._server = server
+        self._started_at = started_at
+        self._last: Statistics | None = None
+        self._last_at = started_at
+        self._averages: dict[str, float] = {}
+        self._shown: dict[str, str] = {}
+
+    def publish(self, now: float) -> None:
+        """Publish every figure that changed, retained."""
+        statistics = self._server.statistics(now - self._started_at)
+        self._server.hooks.tell("sys_info_tick", statistics)
+        for name, text in self._figures(statistics, now).items():
+            if self._shown.get(name) != text:
+                self._shown[name] = text
+                topic = "$SYS/broker/" + name
+                self._server.publishing.route(Message(topic, text.encode(), 0, True), None)
+
+    def _figures(self, now: Statistics, time: float) -> dict[str, str]:
+        figures = {
+            "version": f"headwater version {__version__}",
+            "uptime": f"{int(now.uptime)} seconds",
+            "clients/total": str(now.sessions),
+            "clients/connected": str(now.connections),
+            "clients/active": str(now.connections),
+            "clients/disconnected": str(now.sessions - now.connections),
+            "clients/inactive": str(now.sessions - now.connections),
+            "clients/maximum": str(now.connections_maximum),
+            "clients/expired": str(now.expired),
+            "messages/received": str(now.received),
+            "messages/sent": str(now.sent),
+            "messages/stored": str(now.retained + now.queued),
+            "store/messages/count": str(now.retained + now.queued),
+            "store/messages/bytes": str(now.queued_bytes),
+            "publish/messages/received": str(now.messages_received),
+            "publish/messages/sent": str(now.messages_sent),
+            "publish/messages/dropped": str(now.dropped),
+            "bytes/received": str(now.bytes_received),
+            "bytes/sent": str(now.bytes_sent),
+            "retained messages/count": str(now.retained),
+            "subscriptions/count": str(now.subscriptions),
+            "shared_subscriptions/count": str(now.shared_groups),
+        }
+        figures.update(self._loads(now, time))
+        return figures
+
+    def _loads(self, now: Statistics, time: float) -> dict[str, str]:
+        elapsed = time - self._last_at
+        last = self._last or Statistics()
+        self._last, self._last_at = now, time
+        shown = {}
+        for name, field in LOADS.items():
+            attribute = {"publish_received": "messages_received", "publish_sent": "messages_sent"}.get(field, field)
+            per_minute = (getattr(now, attribute) - getattr(last, attribute)) * 60 / elapsed if elapsed > 0 else 0.0
+            for minutes in MINUTES:
+                key = f"load/{name}/{minutes}min"
+                weight = math.exp(-elapsed / (60 * minutes))
+                average = per_minute + weight * (self._averages.get(key, 0.0) - per_minute)
+                self._averages[key] = average
+                shown[key] = f"{average:.2f}"
+        return shown

@@ -1,0 +1,102 @@
+"""Topic names and topic filters: what is well formed, and which filter matches which name (MQTT 5.0, section 4.7).
+
+A name or filter is a sequence of levels between slashes; empty levels count, so `/a` has two. In a filter, `+` stands
+for exactly one level and `#`, only at the end, for the level before it and everything below. `matches` is the plain
+meaning of that; the trie and the retained store are faster ways to the same answer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHARE_PREFIX: Final = "$share/"
+
+
+class InvalidTopicFilter(ValueError):
+    """A topic filter that the standard, or the broker's limit of levels, does not allow."""
+
+
+class InvalidTopicName(ValueError):
+    """A topic name that the standard, or the broker's limit of levels, does not allow."""
+
+
+def has_wildcard(filter: str) -> bool:
+    """Whether a well-formed filter can match more than the one topic it spells."""
+    return "+" in filter or "#" in filter
+
+
+def split_shared(filter: str) -> tuple[str | None, str]:
+    """Split `$share/name/filter` into (name, filter); any other filter comes back as (None, filter).
+
+    The inner filter is only known not to be empty: `check_filter` judges the rest of it.
+    """
+    if not filter.startswith(SHARE_PREFIX):
+        return None, filter
+    start = len(SHARE_PREFIX)
+    slash = filter.find("/", start)
+    if slash < 0:
+        raise InvalidTopicFilter("a shared subscription needs a filter behind its share name")  # [MQTT-4.8.2-2]
+    if slash == start:
+        raise InvalidTopicFilter("the share name is empty")  # [MQTT-4.8.2-1]
+    share = filter[start:slash]
+    if has_wildcard(share):
+        raise InvalidTopicFilter("the share name has a wildcard")  # [MQTT-4.8.2-2]
+    if slash + 1 == len(filter):
+        raise InvalidTopicFilter("the filter behind the share name is empty")  # [MQTT-4.8.2-2]
+    return share, filter[slash + 1 :]
+
+
+def check_filter(filter: str, max_levels: int) -> None:
+    """Raise InvalidTopicFilter unless the filter (without any `$share/name/`) is well formed and not too deep."""
+    if not filter:
+        raise InvalidTopicFilter("the topic filter is empty")  # [MQTT-4.7.3-1]
+    if "\0" in filter:
+        raise InvalidTopicFilter("the topic filter has a null character")  # [MQTT-4.7.3-2]
+    # Before the split below: a refused filter should cost little.
+    if filter.count("/") >= max_levels:
+        raise InvalidTopicFilter(f"the topic filter has more than {max_levels} levels")
+    if not has_wildcard(filter):
+        return
+    levels = filter.split("/")
+    last = len(levels) - 1
+    for index, level in enumerate(levels):
+        if level == "#":
+            if index != last:
+                raise InvalidTopicFilter("'#' must be the last level of a topic filter")  # [MQTT-4.7.1-1]
+        elif "#" in level:
+            raise InvalidTopicFilter("'#' must stand alone in its level")  # [MQTT-4.7.1-1]
+        elif "+" in level and level != "+":
+            raise InvalidTopicFilter("'+' must stand alone in its level")  # [MQTT-4.7.1-2]
+
+
+def check_name(topic: str, max_levels: int) -> None:
+    """Raise InvalidTopicName unless the topic name is well formed and not too deep."""
+    if not topic:
+        raise InvalidTopicName("the topic name is empty")  # [MQTT-4.7.3-1]
+    if has_wildcard(topic):
+        raise InvalidTopicName("the topic name has a wildcard")  # [MQTT-3.3.2-2]
+    if "\0" in topic:
+        raise InvalidTopicName("the topic name has a null character")  # [MQTT-4.7.3-2]
+    if topic.count("/") >= max_levels:
+        raise InvalidTopicName(f"the topic name has more than {max_levels} levels")
+
+
+def matches(filter: str, topic: str) -> bool:
+    """Whether a well-formed filter matches a well-formed topic name."""
+    # [MQTT-4.7.2-1]: a wildcard in the first level does not reach topics that begin with `$`.
+    if topic.startswith("$") and filter.startswith(("+", "#")):
+        return False
+    return levels_match(filter.split("/"), topic.split("/"))
+
+
+def levels_match(filter_levels: list[str], topic_levels: list[str]) -> bool:
+    """Whether the levels agree, leaving aside the rule for `$`."""
+    for index, level in enumerate(filter_levels):
+        # All levels before agreed, so the topic is the parent level of `#` or something below it.
+        if level == "#":
+            return True
+        if index == len(topic_levels):
+            return False
+        if level not in ("+", topic_levels[index]):
+            return False
+    return len(filter_levels) == len(topic_levels)  # [MQTT-4.7.3-4]: nothing is normalised, empty levels count

@@ -1,0 +1,216 @@
+"""The sending half of a session: packet ids, what is in flight, what waits.
+
+Theory (MQTT 5.0, 4.3, 4.4, 4.9). A message of QoS 1 or 2 lives in one of three places, and moves only rightwards:
+
+    queue  --quota, connected-->  flights (sent)  --PUBREC, QoS 2-->  flights (released)  -->  done
+
+`quota` is the peer's Receive Maximum less the flights sent on this connection [MQTT-4.9.0-1]; it is 0 while nobody is
+connected, so that everything waits in the queue. A flight keeps its packet id until it is done, also over a reconnect
+[MQTT-4.4.0-1]; flights that a smaller Receive Maximum does not let out again wait in `unsent`, in order.
+As long as something waits, what comes later waits behind it: order is kept whatever the QoS.
+
+Messages that wait are bounded per session (count and bytes) and over all sessions (`Budget`); `policy` says who
+gives way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from headwater.message import Delivery
+
+DROP_NEWEST: Final = 0
+DROP_OLDEST: Final = 1
+DISCONNECT_WHEN_FULL: Final = 2
+
+SEND: Final = 0
+QUEUED: Final = 1
+DROPPED: Final = 2
+OVERFLOW: Final = 3
+
+MAX_PACKET_ID: Final = 65535
+OVERHEAD: Final = 256
+"""Bytes that a waiting message is counted with beside its topic and payload: what the objects around it take."""
+
+
+class Budget:
+    """Bytes that may wait for slow or absent readers, in all sessions and sockets together."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class Flight:
+    """A QoS 1 or 2 message that was sent and is not done.
+
+    The hot path keeps the packet as it went out, `head` + packet id + `tail`, in protocol `version`, and makes no
+    Delivery; `Session.delivery_of` makes it when a reconnect needs it.
+    """
+
+    def __init__(self, qos: int, delivery: Delivery | None, head: bytes, tail: bytes, version: int) -> None:
+        self.qos = qos
+        self.delivery = delivery
+        self.head = head
+        self.tail = tail
+        self.version = version
+        self.released = False
+
+
+def waiting_size(delivery: Delivery) -> int:
+    message = delivery.message
+    return len(message.payload) + len(message.topic) + OVERHEAD
+
+
+class Outbound:
+    def __init__(self, budget: Budget, max_messages: int, max_bytes: int, policy: int) -> None:
+        self.budget = budget
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
+        self.policy = policy
+        self.window = 0
+        self.quota = 0
+        self.next_id = 1
+        self.flights: dict[int, Flight] = {}
+        self.unsent: list[int] = []
+        self.queue: deque[Delivery] | None = None
+        self.queued_bytes = 0
+        self.dropped = 0
+
+    def connected(self, window: int) -> None:
+        """A peer is there that takes `window` messages at a time; call `resume` next."""
+        self.window = window
+        self.quota = window
+
+    def disconnected(self) -> None:
+        self.quota = 0
+        self.unsent = []
+
+    def waiting(self) -> int:
+        return 0 if self.queue is None else len(self.queue)
+
+    def take_id(self) -> int:
+        """A packet id that is not in use [MQTT-2.2.1-3], or 0 when all are."""
+        flights = self.flights
+        if len(flights) >= MAX_PACKET_ID:
+            return 0
+        packet_id = self.next_id
+        while packet_id in flights:
+            packet_id = packet_id + 1 if packet_id < MAX_PACKET_ID else 1
+        self.next_id = packet_id + 1 if packet_id < MAX_PACKET_ID else 1
+        return packet_id
+
+    def offer(self, delivery: Delivery, connected: bool) -> int:
+        """SEND: the caller sends it now. QUEUED or DROPPED: done. OVERFLOW: dropped, and the client is to be cut off."""
+        if connected and not self.queue and (delivery.qos == 0 or (self.quota > 0 and not self.unsent)):
+            return SEND
+        return self.wait(delivery)
+
+    def wait(self, delivery: Delivery) -> int:
+        """Put a message behind those that wait, or let one give way by the policy."""
+        size = waiting_size(delivery)
+        queue = self.queue
+        if queue is None:
+            queue = self.queue = deque()
+        while (
+            len(queue) >= self.max_messages
+            or self.queued_bytes + size > self.max_bytes
+            or self.budget.used + size > self.budget.limit
+        ):
+            self.dropped += 1
+            if self.policy == DISCONNECT_WHEN_FULL:
+                return OVERFLOW
+            if self.policy == DROP_NEWEST or not queue:
+                return DROPPED
+            self._forget(queue.popleft())
+        queue.append(delivery)
+        self.queued_bytes += size
+        self.budget.used += size
+        return QUEUED
+
+    def next_waiting(self, now: float) -> Delivery | None:
+        """The next message that may be sent now, taken off the queue; expired ones are passed over [MQTT-3.3.2-5]."""
+        queue = self.queue
+        while queue:
+            delivery = queue[0]
+            if delivery.message.expires_at <= now:
+                self._forget(queue.popleft())
+                self.dropped += 1
+                continue
+            if delivery.qos and self.quota <= 0:
+                return None
+            self._forget(queue.popleft())
+            if not queue:
+                self.queue = None
+            return delivery
+        self.queue = None
+        return None
+
+    def _forget(self, delivery: Delivery) -> None:
+        size = waiting_size(delivery)
+        self.queued_bytes -= size
+        self.budget.used -= size
+
+    def fly(self, packet_id: int, delivery: Delivery) -> None:
+        self.quota -= 1
+        self.flights[packet_id] = Flight(delivery.qos, delivery, b"", b"", 0)
+
+    def acknowledged(self, packet_id: int) -> Flight | None:
+        """PUBACK: the flight it ends, or None when there is none that waits for it."""
+        flight = self.flights.get(packet_id)
+        if flight is None or flight.qos != 1:
+            return None
+        return self._done(packet_id, flight)
+
+    def received(self, packet_id: int, reason: int) -> Flight | None:
+        """PUBREC: the flight, now released (send PUBREL), or ended by an error; None for an unknown id."""
+        flight = self.flights.get(packet_id)
+        if flight is None or flight.qos != 2:
+            return None
+        if reason >= 0x80:
+            if flight.released:
+                return flight
+            return self._done(packet_id, flight)
+        flight.released = True
+        flight.delivery = None
+        return flight
+
+    def completed(self, packet_id: int) -> Flight | None:
+        """PUBCOMP: the flight it ends, or None."""
+        flight = self.flights.get(packet_id)
+        if flight is None or flight.qos != 2 or not flight.released:
+            return None
+        return self._done(packet_id, flight)
+
+    def _done(self, packet_id: int, flight: Flight) -> Flight:
+        del self.flights[packet_id]
+        if packet_id in self.unsent:
+            self.unsent.remove(packet_id)
+        elif self.quota < self.window:
+            self.quota += 1
+        return flight
+
+    def resume(self) -> list[int]:
+        """After a reconnect: the ids of the flights to send again, in their order; the others wait in `unsent`."""
+        ids = list(self.flights)
+        self.unsent = ids
+        return self.next_unsent()
+
+    def next_unsent(self) -> list[int]:
+        """The flights that the quota now lets out again."""
+        count = min(self.quota, len(self.unsent))
+        out = self.unsent[:count]
+        self.unsent = self.unsent[count:]
+        self.quota -= count
+        return out
+
+    def clear(self) -> list[Delivery]:
+        """Forget everything; returns what was still waiting."""
+        left = list(self.queue) if self.queue else []
+        for delivery in left:
+            self._forget(delivery)
+        self.queue = None
+        self.flights = {}
+        self.unsent = []
+        return left

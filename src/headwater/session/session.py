@@ -1,0 +1,52 @@
+"""What outlives a connection: subscriptions, messages in flight and waiting, received QoS 2 ids, the will.
+
+[MQTT-4.1.0-1] A session is kept while its connection lasts and, after it, for the session expiry interval.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.message import NEVER, Delivery, Message, Subscription
+from headwater.session.outbound import Flight, Outbound
+from headwater.session.translate import message_of
+from headwater.wire.decode import FROM_CLIENT, decode
+from headwater.wire.packets import Publish
+
+if TYPE_CHECKING:
+    from headwater.session.connection import Connection
+
+
+class Session:
+    """`connection` is None while the client is away; `expires_at` counts only then."""
+
+    def __init__(self, client_id: str, outbound: Outbound) -> None:
+        self.client_id = client_id
+        self.outbound = outbound
+        self.connection: Connection | None = None
+        self.username: str | None = None
+        self.subscriptions: dict[str, Subscription] = {}
+        self.received: set[int] = set()
+        self.expiry_interval = 0
+        self.expires_at = NEVER
+        self.will: Message | None = None
+        self.will_expiry: int | None = None
+        self.will_delay = 0
+
+    @property
+    def online(self) -> bool:
+        return self.connection is not None
+
+    def flight_delivery(self, flight: Flight) -> Delivery:
+        """The message of an unreleased flight, decoded now if the hot path kept only its bytes."""
+        delivery = flight.delivery
+        if delivery is None:
+            packet = flight.head + b"\x00\x01" + flight.tail
+            start = 2
+            while packet[start - 1] & 0x80:
+                start += 1
+            publish = decode(packet[0], packet[start:], flight.version, FROM_CLIENT)
+            assert isinstance(publish, Publish)
+            delivery = Delivery(message_of(publish, "", 0.0), flight.qos, False)
+            flight.delivery = delivery
+        return delivery
