@@ -91,10 +91,14 @@ class Delivery:
     """One message on its way to one session, with what that session's subscriptions make of it.
 
     `qos` and `retain` are what the subscriber gets; `identifiers` are the subscription identifiers that matched.
+    `group` is the shared group that chose this session, or None: if the session ends first, it chooses again.
     """
 
-    def __init__(self, message: Message, qos: int, retain: bool, identifiers: list[int] | None = None) -> None:
+    def __init__(
+        self, message: Message, qos: int, retain: bool, identifiers: list[int] | None = None, group: object = None
+    ) -> None:
         self.message = message
         self.qos = qos
         self.retain = retain
         self.identifiers = identifiers
+        self.group = group

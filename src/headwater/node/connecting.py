@@ -16,6 +16,7 @@ from headwater.message import NEVER, Message
 from headwater.node.hooks import Refusal
 from headwater.node.hotpath import Channel
 from headwater.node.timers import Timer
+from headwater.routing.shared import Group
 from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.connection import AUTHENTICATING, CONNECTED
 from headwater.session.outbound import Outbound
@@ -136,6 +137,8 @@ class Connecting:
     # ---- AUTH --------------------------------------------------------------------------------------------------
 
     def auth(self, channel: Channel, packet: Auth) -> None:
+        if channel.authentication_method is None:  # [MQTT-4.12.0-6]
+            raise RemoteProtocolError(PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT")
         properties = packet.properties
         method = None if properties is None else properties.authentication_method
         if method != channel.authentication_method:  # [MQTT-4.12.0-5]
@@ -353,5 +356,8 @@ class Connecting:
             server.subscribing.remove(session, subscription)
         session.subscriptions.clear()
         for delivery in session.outbound.clear():
-            server.dropped(session, delivery.message)
+            if isinstance(delivery.group, Group):  # [MQTT-4.8.2-5] QoS 1 goes to another member
+                server.deliver_shared(delivery.group, delivery.message, None)
+            else:
+                server.dropped(session, delivery.message)
         self.publish_will(session)

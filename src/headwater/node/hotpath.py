@@ -30,7 +30,7 @@ from headwater.node.timers import Timer
 from headwater.routing.router import Recipient, Route, Router
 from headwater.routing.shared import Group
 from headwater.routing.topics import InvalidTopicName, check_name
-from headwater.session.connection import CLOSING, Connection
+from headwater.session.connection import CLOSING, NEW, Connection
 from headwater.session.outbound import Budget, Flight
 from headwater.session.session import Session
 from headwater.session.translate import message_of
@@ -38,13 +38,14 @@ from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import PUBLISH, V5, V311, Publish
 from headwater.wire.properties import encode_properties
-from headwater.wire.reasons import MALFORMED_PACKET, PACKET_TOO_LARGE, QUOTA_EXCEEDED
+from headwater.wire.reasons import MALFORMED_PACKET, PACKET_TOO_LARGE, PROTOCOL_ERROR, QUOTA_EXCEEDED
 
 PACKET_ID: Final[list[bytes]] = [i.to_bytes(2, "big") for i in range(65536)]
 PUBACK_HEAD: Final = b"\x40\x02"
 PUBACK_NOBODY_HEAD: Final = b"\x40\x03"
 PUBACK_NOBODY_TAIL: Final = b"\x10"
 NO_PROPERTIES: Final = b"\x00"
+CONNECT_BYTE: Final = 0x10
 
 MAX_CACHED_TOPICS: Final = 65536
 MAX_CACHED_PROPERTIES: Final = 4096
@@ -205,6 +206,7 @@ class HotPath:
         self.now = 0.0
         self.max_connect_size = 0
         self.outbound_buffer = 0
+        self.takes_qos1 = True
         self.max_topic_length = 65535
         self.max_topic_levels = 65535
         self.topics: dict[bytes, Fanout] = {}
@@ -279,6 +281,9 @@ class HotPath:
         n = len(data)
         pos = 0
         fast = channel.fast and self.enabled
+        if channel.state == NEW and data[0] != CONNECT_BYTE:
+            # Somebody who speaks another protocol may never send what its second byte would promise.
+            raise RemoteProtocolError(PROTOCOL_ERROR, "the first packet is not a CONNECT")  # [MQTT-3.1.0-1]
         while n - pos >= 2:
             first = data[pos]
             remaining = data[pos + 1]
@@ -299,7 +304,7 @@ class HotPath:
                     shift += 7
                     if shift > 21:
                         raise RemoteProtocolError(MALFORMED_PACKET, "remaining length has more than four bytes")
-            if remaining + 2 > channel.max_in and p - pos + remaining > channel.max_in:
+            if remaining + 5 > channel.max_in and p - pos + remaining > channel.max_in:
                 raise RemoteProtocolError(PACKET_TOO_LARGE, f"a packet of {p - pos + remaining} bytes is too large")
             end = p + remaining
             if end > n:
@@ -310,7 +315,7 @@ class HotPath:
                     if after > 0:
                         pos = after
                         continue
-                elif first == 0x32:
+                elif first == 0x32 and self.takes_qos1:
                     after = self._publish1(channel, data, pos, p, end)
                     if after > 0:
                         pos = after

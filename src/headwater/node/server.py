@@ -78,6 +78,7 @@ class Server(Slow):
         hot.slow = self
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
         hot.outbound_buffer = config.outbound_buffer
+        hot.takes_qos1 = config.max_qos > 0
         hot.max_topic_length = config.max_topic_length
         hot.max_topic_levels = config.max_topic_levels
         self.plane = Plane(hot, self.timers)
@@ -165,7 +166,8 @@ class Server(Slow):
         subscription = member.subscription
         identifiers = [subscription.identifier] if subscription.identifier else None
         retain = message.retain and subscription.retain_as_published
-        return cast(Session, member.key), Delivery(message, min(message.qos, subscription.qos), retain, identifiers)
+        qos = min(message.qos, subscription.qos)
+        return cast(Session, member.key), Delivery(message, qos, retain, identifiers, group)
 
     def offer(self, session: Session, delivery: Delivery) -> None:
         channel = cast("Channel | None", session.connection)

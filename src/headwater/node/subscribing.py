@@ -112,11 +112,17 @@ class Subscribing:
             if request.no_local:
                 raise RemoteProtocolError(PROTOCOL_ERROR, "no local on a shared subscription")  # [MQTT-3.8.3-4]
             if not config.shared_subscription_available:
-                return SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+                return self._not_supported(channel, SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions")
         if not config.wildcard_subscription_available and has_wildcard(subscription.filter):
-            return WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
+            return self._not_supported(channel, WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards")
         refusal = self.server.hooks.allow("acl_check", channel, subscription.filter, False)
         return SUCCESS if refusal is None else refusal.reason
+
+    def _not_supported(self, channel: Channel, reason: int, what: str) -> int:
+        """A 5.0 client was told in CONNACK, so it broke the protocol; a 3.1.1 client could not know."""
+        if channel.version == V5:
+            raise RemoteProtocolError(reason, f"{what} are not supported")
+        return reason
 
     def _add_retained(self, session: Session, subscription: Subscription, retained: list[Delivery]) -> None:
         identifiers = [subscription.identifier] if subscription.identifier else None

@@ -87,8 +87,6 @@ class Connection:
         """Raise unless this packet may come in this state."""
         if packet_type not in MAY_RECEIVE[self.state]:
             raise RemoteProtocolError(PROTOCOL_ERROR, f"a packet of type {packet_type} may not come here")
-        if packet_type == AUTH and (self.version != V5 or self.authentication_method is None):
-            raise RemoteProtocolError(PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT")
 
     def learn(self, packet: Connect) -> None:
         """Take over what CONNECT says about this connection."""

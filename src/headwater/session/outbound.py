@@ -192,24 +192,38 @@ class Outbound:
         return flight
 
     def resume(self) -> list[int]:
-        """After a reconnect: the ids of the flights to send again, in their order; the others wait in `unsent`."""
-        ids = list(self.flights)
-        self.unsent = ids
-        return self.next_unsent()
+        """After a reconnect: the ids of the flights to go on with, in their order. PUBREL needs no quota
+        [MQTT-3.3.4-10]; messages that the quota does not let out again wait in `unsent`."""
+        now: list[int] = []
+        later: list[int] = []
+        for packet_id, flight in self.flights.items():
+            if flight.released or self.quota > 0:
+                self.quota -= 1
+                now.append(packet_id)
+            else:
+                later.append(packet_id)
+        self.unsent = later
+        return now
 
     def next_unsent(self) -> list[int]:
         """The flights that the quota now lets out again."""
-        count = min(self.quota, len(self.unsent))
+        count = max(0, min(self.quota, len(self.unsent)))
         out = self.unsent[:count]
         self.unsent = self.unsent[count:]
         self.quota -= count
         return out
 
     def clear(self) -> list[Delivery]:
-        """Forget everything; returns what was still waiting."""
-        left = list(self.queue) if self.queue else []
-        for delivery in left:
+        """Forget everything. Returns what may still be given to somebody else: what waited, and before it what a shared
+        group sent with QoS 1 and was not acknowledged (a QoS 2 delivery that has begun stays here [MQTT-4.8.2-4])."""
+        left: list[Delivery] = []
+        for flight in self.flights.values():
+            delivery = flight.delivery
+            if flight.qos == 1 and delivery is not None and delivery.group is not None:
+                left.append(delivery)
+        for delivery in self.queue or ():
             self._forget(delivery)
+            left.append(delivery)
         self.queue = None
         self.flights = {}
         self.unsent = []

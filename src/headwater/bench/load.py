@@ -1,0 +1,74 @@
+"""The load generator: a C program that is built when it is needed and run against one broker at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+SOURCE: Final = Path(__file__).with_name("loadgen.c")
+VIOLATIONS: Final = ("lost", "gaps", "disorder", "misrouted", "corrupt")
+"""Counters of the load generator that must all be zero."""
+
+_FOUND_VIOLATIONS: Final = 3  # exit status of loadgen
+
+Result = dict[str, float]
+
+
+class LoadError(Exception):
+    """The load generator could not be built, or could not do its work with the broker."""
+
+
+class LoadGenerator:
+    """The built program. Options are those of `loadgen.c`; `--port` is added here."""
+
+    def __init__(self, program: Path) -> None:
+        self.program = program
+
+    def run(self, mode: str, port: int, options: Sequence[str], *, limit: float) -> Result:
+        """Run to the end and return what it measured. Violations of order are in the result, not an error."""
+        words = [str(self.program), mode, "--port", str(port), *options]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=limit, check=False)
+        except subprocess.TimeoutExpired:
+            raise LoadError(f"the load generator did not finish within {limit:.0f} s") from None
+        if done.returncode not in (0, _FOUND_VIOLATIONS):
+            raise LoadError(done.stderr.strip() or f"the load generator ended with status {done.returncode}")
+        return _numbers(done.stdout)
+
+    @contextlib.contextmanager
+    def hold(self, port: int, *, clients: int, subscriptions: int, mqtt: int = 4) -> Iterator[Result]:
+        """Idle connections that share `subscriptions` filters, connected while the context is open."""
+        words = [str(self.program), "hold", "--port", str(port), "--mqtt", str(mqtt)]
+        words += ["--clients", str(clients), "--subscriptions", str(subscriptions)]
+        with subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdin and process.stdout and process.stderr
+            ready = process.stdout.readline()
+            if not ready:
+                raise LoadError(process.stderr.read().strip() or "the load generator could not hold its connections")
+            try:
+                yield _numbers(ready)
+            finally:
+                process.stdin.close()
+
+
+def build(folder: Path) -> LoadGenerator:
+    """Compile the load generator into `folder`."""
+    if shutil.which("gcc") is None:
+        raise LoadError("gcc is needed to build the load generator (Debian: apt install gcc libc6-dev)")
+    program = folder / "loadgen"
+    words = ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCE)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LoadError(f"gcc cannot build the load generator:\n{done.stderr}")
+    return LoadGenerator(program)
+
+
+def _numbers(line: str) -> Result:
+    return {name: float(value) for name, value in json.loads(line).items()}

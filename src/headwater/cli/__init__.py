@@ -1,0 +1,16 @@
+"""One command for everything: `headwater broker`, `pub`, `sub`, `version`.
+
+The modules of the commands hold their options and import what does the work only when it is to be done, so that
+`headwater broker` does not load the client and listens soon.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    from headwater.cli.app import app
+    from headwater.cli.properties import gather_properties
+
+    app(args=gather_properties(sys.argv[1:]), prog_name="headwater")

@@ -1,0 +1,64 @@
+"""The commands of `headwater`, and those of them that are short."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from headwater.cli.failure import fail
+from headwater.cli.pub import pub
+from headwater.cli.sub import sub
+
+app = typer.Typer(
+    name="headwater",
+    help="MQTT from the edge to the lakehouse, nothing lost on the way.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(pub)
+app.command()(sub)
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@app.command()
+def version() -> None:
+    """Print the version, and whether the hot modules are compiled."""
+    from headwater.build_info import version_line
+
+    print(version_line())
+
+
+@app.command()
+def broker(
+    host: Annotated[str | None, typer.Option(help="Name or address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option("--port", "-p", help="TCP port; 0 takes a free one.")] = None,
+    config: Annotated[str | None, typer.Option("--config", "-c", help="Settings in a TOML file.")] = None,
+    log_level: Annotated[LogLevel | None, typer.Option(help="Least severe log line shown.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Show connections and message rates as they change.")] = False,
+) -> None:
+    """Run an MQTT 3.1.1 and 5.0 broker until it is told to stop (SIGINT, SIGTERM)."""
+    from headwater.node.config import ConfigError, load_config
+
+    level = None if log_level is None else log_level.value
+    try:
+        settings = load_config(config, {"host": host, "port": port, "log_level": level})
+    except ConfigError as error:
+        fail("broker", str(error))
+    from headwater.node.run import run_broker
+
+    view = None
+    if live:
+        from headwater.live import LiveView
+
+        view = LiveView()
+    raise typer.Exit(run_broker(settings, view))

@@ -1,0 +1,186 @@
+"""`headwater pub`: publish messages with the options of mosquitto_pub."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from headwater.cli import connection as shared
+from headwater.cli.failure import complain, fail
+
+if TYPE_CHECKING:
+    from headwater.client import Client, Properties
+
+LINES_READ_AHEAD: Final = 1000
+
+
+def pub(
+    topic: Annotated[str | None, typer.Option("-t", "--topic", help="Topic to publish to.")] = None,
+    message: Annotated[str | None, typer.Option("-m", "--message", help="Payload.")] = None,
+    file: Annotated[str | None, typer.Option("-f", "--file", help="Payload: what the file holds.")] = None,
+    lines: Annotated[bool, typer.Option("-l", "--stdin-line", help="A message for each line of the input.")] = False,
+    null: Annotated[bool, typer.Option("-n", "--null-message", help="An empty payload.")] = False,
+    whole: Annotated[bool, typer.Option("-s", "--stdin-file", help="Payload: the whole input.")] = False,
+    qos: shared.Qos = 0,
+    retain: Annotated[bool, typer.Option("-r", "--retain", help="Retain the message.")] = False,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Publish it so many times.")] = 1,
+    repeat_delay: Annotated[float, typer.Option("--repeat-delay", min=0, help="Seconds between.")] = 0,
+    max_inflight: Annotated[int, typer.Option("-M", "--max-inflight", min=1, help="Unanswered messages.")] = 20,
+    host: shared.Host = None,
+    port: shared.Port = None,
+    url: shared.Url = None,
+    version: shared.Version = "5",
+    username: shared.Username = None,
+    password: shared.Password = None,
+    client_id: shared.ClientId = None,
+    id_prefix: shared.IdPrefix = None,
+    keep_alive: shared.KeepAlive = 60,
+    keep_session: shared.KeepSession = False,
+    session_expiry: shared.SessionExpiry = None,
+    will_topic: shared.WillTopic = None,
+    will_payload: shared.WillPayload = None,
+    will_qos: shared.WillQos = 0,
+    will_retain: shared.WillRetain = False,
+    property_options: shared.PropertyOptions = None,
+    debug: shared.Debug = False,
+    quiet: shared.Quiet = False,
+) -> None:
+    """Publish messages. The options are those of mosquitto_pub."""
+    from headwater.cli.properties import parse_properties
+
+    target = shared.Target(url, host, port, username, password)
+    level = shared.protocol_version(version)
+    properties = parse_properties(property_options or [])
+    topic = topic or target.topic or None
+    if topic is None:
+        raise typer.BadParameter("a topic is missing; give -t or a URL (-L) with one.")
+    ways = [message is not None, file is not None, lines, null, whole]
+    if sum(ways) != 1:
+        raise typer.BadParameter("give exactly one of -m, -f, -l, -n and -s, to say what to publish.")
+    payload = None if lines else _payload(message, file, whole)
+    client = shared.make_client(
+        target,
+        level,
+        properties,
+        client_id=client_id,
+        id_prefix=id_prefix,
+        keep_alive=keep_alive,
+        keep_session=keep_session,
+        expiry=session_expiry,
+        will_topic=will_topic,
+        will_payload=will_payload,
+        will_qos=will_qos,
+        will_retain=will_retain,
+        max_inflight=max_inflight,
+    )
+    publications = Publications(client, topic, qos, retain, properties.get("publish"), quiet)
+    work = _publish(publications, payload, repeat, repeat_delay, properties.get("disconnect"))
+    raise typer.Exit(shared.run("pub", work, debug=debug, quiet=quiet, version=level))
+
+
+def _payload(message: str | None, file: str | None, whole: bool) -> bytes:
+    if message is not None:
+        return os.fsencode(message)  # the bytes as they were typed
+    if whole:
+        return sys.stdin.buffer.read()
+    if file is None:
+        return b""
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        fail("pub", f"cannot read {file}: {error.strerror}.")
+
+
+class Publications:
+    """Messages on their way: several at a time, in order. A message that the broker does not take is reported, and
+    its reason is the exit status; the others are sent all the same."""
+
+    def __init__(
+        self, client: Client, topic: str, qos: int, retain: bool, properties: Properties | None, quiet: bool
+    ) -> None:
+        self.client = client
+        self.status = 0
+        self._topic = topic
+        self._qos = qos
+        self._retain = retain
+        self._properties = properties
+        self._quiet = quiet
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def send(self, payload: bytes) -> None:
+        """Start one more; waits while too many are under way."""
+        while len(self._under_way) >= LINES_READ_AHEAD:
+            await self._wait(asyncio.FIRST_COMPLETED)
+        self._under_way.add(asyncio.create_task(self._publish(payload)))
+        await asyncio.sleep(0)
+
+    async def finish(self) -> None:
+        while self._under_way:
+            await self._wait(asyncio.ALL_COMPLETED)
+
+    async def _wait(self, until: str) -> None:
+        done, self._under_way = await asyncio.wait(self._under_way, return_when=until)
+        for task in done:
+            task.result()
+
+    async def _publish(self, payload: bytes) -> None:
+        from headwater.client import Rejected
+
+        try:
+            await self.client.publish(
+                self._topic, payload, qos=self._qos, retain=self._retain, properties=self._properties
+            )
+        except Rejected as error:
+            self.status = error.reason or 1
+            complain("pub", f"{error}.", quiet=self._quiet)
+
+
+async def _publish(
+    publications: Publications, payload: bytes | None, repeat: int, delay: float, farewell: Properties | None
+) -> int:
+    async with publications.client as client:
+        if payload is None:
+            async for line in _lines_of_input():
+                await publications.send(line)
+        else:
+            for turn in range(repeat):
+                if turn and delay:
+                    await asyncio.sleep(delay)
+                await publications.send(payload)
+        await publications.finish()
+        await client.disconnect(properties=farewell)
+    return publications.status
+
+
+async def _lines_of_input() -> AsyncIterator[bytes]:
+    """The lines of standard input without their ends, as they come.
+
+    A thread reads, because asyncio cannot wait for files. It reads the descriptor itself: it may still be blocked
+    there when the program ends, and must then hold no lock of Python's.
+    """
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue(LINES_READ_AHEAD)
+
+    def hand_over(line: bytes | None) -> None:
+        asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+
+    def read() -> None:
+        partial = b""
+        while chunk := os.read(0, 65536):
+            *whole, partial = (partial + chunk).split(b"\n")
+            for line in whole:
+                hand_over(line)
+        if partial:
+            hand_over(partial)
+        hand_over(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while (line := await lines.get()) is not None:
+        yield line

@@ -1,0 +1,169 @@
+"""The live view of a broker: what it holds, and how fast messages flow, once a second.
+
+It knows the broker only by the numbers it is given. Rates are differences of totals over the broker's own uptime, so
+a late update does not show as a jump.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import deque
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+BARS: Final = "▁▂▃▄▅▆▇█"
+REMEMBERED: Final = 60
+PLAIN_EVERY: Final = 10.0
+"""Seconds between lines when the output is not a terminal."""
+
+
+class Statistics(Protocol):
+    """What a broker tells about itself. Messages and bytes are totals since its start; `uptime` is in seconds."""
+
+    @property
+    def uptime(self) -> float: ...
+    @property
+    def connections(self) -> int: ...
+    @property
+    def sessions(self) -> int: ...
+    @property
+    def subscriptions(self) -> int: ...
+    @property
+    def retained(self) -> int: ...
+    @property
+    def messages_received(self) -> int: ...
+    @property
+    def messages_sent(self) -> int: ...
+    @property
+    def bytes_received(self) -> int: ...
+    @property
+    def bytes_sent(self) -> int: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+
+
+class Flow:
+    """One direction's rate, and what it was in the last minute."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._at = 0.0
+        self.rates: deque[float] = deque([0.0] * REMEMBERED, REMEMBERED)
+
+    def update(self, total: int, at: float) -> float:
+        if at > self._at:
+            self.rates.append((total - self._total) / (at - self._at))
+            self._total, self._at = total, at
+        return self.rates[-1]
+
+    def bars(self) -> str:
+        highest = max(self.rates) or 1.0
+        return "".join(BARS[int(rate / highest * (len(BARS) - 1))] for rate in self.rates)
+
+
+class LiveView:
+    """`with view:` shows it; `view.update(statistics)` once a second keeps it true. Lines that others print to
+    standard output and error appear above it."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._messages_in = Flow()
+        self._messages_out = Flow()
+        self._bytes_in = Flow()
+        self._bytes_out = Flow()
+        self._last_line_at = 0.0
+        self._redirected: list[tuple[logging.StreamHandler[Any], Any]] = []
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            before = sys.stderr
+            self._live.start()
+            # Rich has put itself in the place of standard error, but a log handler remembers the old one.
+            for handler in logging.getLogger().handlers:
+                if isinstance(handler, logging.StreamHandler) and handler.stream is before:
+                    self._redirected.append((handler, handler.setStream(sys.stderr)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for handler, stream in self._redirected:
+            handler.setStream(stream)
+        self._redirected.clear()
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, statistics: Statistics) -> None:
+        view = self.render(statistics)
+        if self._live is not None:
+            self._live.update(view, refresh=True)
+        elif statistics.uptime - self._last_line_at >= PLAIN_EVERY:
+            self._last_line_at = statistics.uptime
+            self._console.print(self._line(statistics), highlight=False, soft_wrap=True)
+
+    def render(self, statistics: Statistics) -> RenderableType:
+        """What is on the screen; the rates are those since the last call."""
+        at = statistics.uptime
+        self._messages_in.update(statistics.messages_received, at)
+        self._messages_out.update(statistics.messages_sent, at)
+        self._bytes_in.update(statistics.bytes_received, at)
+        self._bytes_out.update(statistics.bytes_sent, at)
+        return Group(self._holdings(statistics), self._flows(statistics))
+
+    def _holdings(self, statistics: Statistics) -> Text:
+        text = Text(f"up {_duration(statistics.uptime)}", style="dim")
+        for name, number in (
+            ("connections", statistics.connections),
+            ("sessions", statistics.sessions),
+            ("subscriptions", statistics.subscriptions),
+            ("retained", statistics.retained),
+            ("queued", statistics.queued),
+            ("dropped", statistics.dropped),
+        ):
+            text.append(f"   {name} ", style="dim")
+            text.append(f"{number:,}", style="bold red" if name == "dropped" and number else "bold")
+        return text
+
+    def _flows(self, statistics: Statistics) -> Table:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("", style="dim")
+        for heading in ("messages/s", "bytes/s", "messages", "bytes"):
+            table.add_column(heading, justify="right", header_style="dim")
+        table.add_column("messages/s in the last minute", header_style="dim", style="cyan", no_wrap=True)
+        for name, messages, amount, total, total_bytes in (
+            ("in", self._messages_in, self._bytes_in, statistics.messages_received, statistics.bytes_received),
+            ("out", self._messages_out, self._bytes_out, statistics.messages_sent, statistics.bytes_sent),
+        ):
+            rates = (f"{messages.rates[-1]:,.0f}", _size(amount.rates[-1]))
+            table.add_row(name, *rates, f"{total:,}", _size(total_bytes), messages.bars())
+        return table
+
+    def _line(self, statistics: Statistics) -> str:
+        return (
+            f"up {_duration(statistics.uptime)}  connections {statistics.connections}  "
+            f"in {self._messages_in.rates[-1]:,.0f}/s  out {self._messages_out.rates[-1]:,.0f}/s  "
+            f"queued {statistics.queued}  dropped {statistics.dropped}"
+        )
+
+
+def _duration(seconds: float) -> str:
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}"
+
+
+def _size(amount: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

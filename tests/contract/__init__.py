@@ -1,0 +1,1 @@
+"""One suite over every implementation of a seam."""

@@ -1,0 +1,231 @@
+"""The hot path is an optimisation, never a second meaning: with and without it, the same traffic gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.node.config import Config
+from headwater.wire import encode
+from headwater.wire.packets import (
+    Connect,
+    Packet,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    SubscribeRequest,
+    Unsubscribe,
+)
+from tests.node.memory import Client, MemoryBroker
+
+CLIENTS = 4
+TOPICS = ["a", "a/b", "a/c", "b", "b/c/d", "$x/a"]
+FILTERS = ["a", "a/b", "a/+", "a/#", "#", "+", "b/c/d", "b/#", "$x/#", "$share/g/a/#", "$share/h/#"]
+
+Step = Callable[["Run"], None]
+
+
+class Run:
+    """One broker with its clients, driven by steps."""
+
+    def __init__(self, hot: bool) -> None:
+        config = Config(sys_interval=0, max_inflight=3, max_queued_messages=5, outbound_buffer=4096, receive_maximum=2)
+        self.broker = MemoryBroker(config, hot=hot)
+        self.clients: list[Client | None] = [None] * CLIENTS
+        self.log: list[bytes] = [b""] * CLIENTS
+
+    def gone(self, number: int) -> None:
+        client = self.clients[number]
+        if client is not None:
+            self.log[number] += bytes(client.socket.sent)
+            self.clients[number] = None
+
+    def results(self) -> list[bytes]:
+        for number in range(CLIENTS):
+            self.gone(number)
+        return self.log
+
+
+def connecting(number: int, version: int, clean: bool, receive: int, limited: int) -> Step:
+    def step(run: Run) -> None:
+        run.gone(number)
+        client = run.clients[number] = Client(run.broker)
+        properties = None
+        if version == 5:
+            properties = Properties(session_expiry_interval=100, receive_maximum=receive)
+            if limited == 1:
+                properties.topic_alias_maximum = 1
+            elif limited == 2:
+                properties.maximum_packet_size = 64
+        client.connect(Connect(f"c{number}", version, clean, properties=properties))
+
+    return step
+
+
+def leaving(number: int) -> Step:
+    def step(run: Run) -> None:
+        client = run.clients[number]
+        if client is not None:
+            client.lose()
+            run.gone(number)
+
+    return step
+
+
+def sending(number: int, packets: list[Callable[[int], Packet]]) -> Step:
+    def step(run: Run) -> None:
+        client = run.clients[number]
+        if client is not None and not client.channel.finishing:
+            client.feed(b"".join(encode(make(client.version), client.version) for make in packets))
+
+    return step
+
+
+def acknowledging(number: int, count: int) -> Step:
+    """Answer the first of what arrived, and leave the rest unanswered for ever."""
+
+    def step(run: Run) -> None:
+        client = run.clients[number]
+        if client is None or client.channel.finishing:
+            return
+        answers: list[Packet] = []
+        for packet in client.packets():
+            if isinstance(packet, Publish) and packet.qos == 1:
+                answers.append(Puback(packet.packet_id))
+            elif isinstance(packet, Publish) and packet.qos == 2:
+                answers.append(Pubrec(packet.packet_id))
+            elif isinstance(packet, Pubrel):
+                answers.append(Pubcomp(packet.packet_id))
+        if answers[:count]:
+            client.send(*answers[:count])
+
+    return step
+
+
+def blocking(number: int, room: int) -> Step:
+    def step(run: Run) -> None:
+        client = run.clients[number]
+        if client is not None:
+            client.unblock(room)
+
+    return step
+
+
+@st.composite
+def publishes(draw: st.DrawFn) -> list[Callable[[int], Packet]]:
+    """Runs of equal packets, as batching clients send, and changes between them."""
+    packets: list[Callable[[int], Packet]] = []
+    for _ in range(draw(st.integers(1, 4))):
+        topic = draw(st.sampled_from(TOPICS))
+        qos = draw(st.sampled_from([0, 0, 0, 1, 1, 2]))
+        retain = draw(st.sampled_from([False, False, False, True]))
+        size = draw(st.sampled_from([0, 1, 5, 200]))
+        properties = draw(
+            st.sampled_from(
+                [
+                    None,
+                    None,
+                    Properties(user_properties=[("k", "v"), ("a", "b")]),
+                    Properties(content_type="t", user_properties=[("k", "v")]),
+                    Properties(message_expiry_interval=50),
+                    Properties(response_topic="r", correlation_data=b"c"),
+                ]
+            )
+        )
+        for repeat in range(draw(st.integers(1, 4))):
+            packet_id = draw(st.integers(1, 5)) if qos else 0
+            payload = bytes([65 + repeat]) * size
+
+            def make(
+                version: int,
+                topic: str = topic,
+                payload: bytes = payload,
+                qos: int = qos,
+                retain: bool = retain,
+                packet_id: int = packet_id,
+                properties: Properties | None = properties,
+            ) -> Packet:
+                carried = properties if version == 5 else None
+                return Publish(topic, payload, qos, retain, False, packet_id, carried)
+
+            packets.append(make)
+    if draw(st.booleans()):
+        packets.append(lambda version: Pubrel(draw_id))
+    draw_id = draw(st.integers(1, 5))
+    return packets
+
+
+def subscription(filter: str, qos: int, no_local: bool, published: bool, identifier: int) -> Callable[[int], Packet]:
+    def make(version: int) -> Packet:
+        if version != 5:
+            return Subscribe(1, [SubscribeRequest(filter, qos)])
+        local = no_local and not filter.startswith("$share")
+        properties = Properties(subscription_identifiers=[identifier]) if identifier else None
+        return Subscribe(1, [SubscribeRequest(filter, qos, local, published)], properties)
+
+    return make
+
+
+numbers = st.integers(0, CLIENTS - 1)
+steps = st.one_of(
+    st.builds(
+        connecting, numbers, st.sampled_from([4, 5]), st.booleans(), st.integers(1, 4), st.sampled_from([0, 0, 0, 1, 2])
+    ),
+    st.builds(leaving, numbers),
+    st.builds(
+        lambda number, make: sending(number, [make]),
+        numbers,
+        st.builds(
+            subscription,
+            st.sampled_from(FILTERS),
+            st.integers(0, 2),
+            st.sampled_from([False, False, True]),
+            st.booleans(),
+            st.sampled_from([0, 0, 0, 7]),
+        ),
+    ),
+    st.builds(
+        lambda number, filter: sending(number, [lambda version: Unsubscribe(1, [filter])]),
+        numbers,
+        st.sampled_from(FILTERS),
+    ),
+    st.builds(sending, numbers, publishes()),
+    st.builds(sending, numbers, publishes()),
+    st.builds(sending, numbers, publishes()),
+    st.builds(acknowledging, numbers, st.integers(1, 10)),
+    st.builds(blocking, numbers, st.sampled_from([0, 1, 100, 1 << 60])),
+)
+beginnings = st.tuples(
+    *(
+        st.builds(
+            connecting,
+            st.just(n),
+            st.sampled_from([4, 5]),
+            st.booleans(),
+            st.integers(1, 4),
+            st.sampled_from([0, 0, 1, 2]),
+        )
+        for n in range(CLIENTS)
+    )
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(beginnings, st.lists(steps, min_size=5, max_size=60))
+def test_same_bytes_with_and_without(beginning: tuple[Step, ...], rest: list[Step]) -> None:
+    runs = [Run(hot=True), Run(hot=False)]
+    for step in [*beginning, *rest]:
+        for run in runs:
+            step(run)
+    hot, ordinary = runs
+    assert hot.results() == ordinary.results()
+    assert hot.broker.server.budget.used == ordinary.broker.server.budget.used
+    for name in ("received", "sent", "publish_received", "publish_sent", "publish_dropped", "failures"):
+        assert getattr(hot.broker.server.stats, name) == getattr(ordinary.broker.server.stats, name), name
+    assert hot.broker.server.stats.failures == 0

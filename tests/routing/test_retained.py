@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from headwater.message import NEVER, Message
+from headwater.routing.retained import Retained
+from headwater.routing.topics import matches
+from tests.routing.strategies import EXAMPLES, filters, topics
+
+MANY = 1_000
+
+
+def store_of(*topics: str) -> Retained:
+    retained = Retained(MANY)
+    for topic in topics:
+        assert retained.put(Message(topic, b"x"))
+    return retained
+
+
+def topics_found(retained: Retained, filter: str) -> list[str]:
+    return sorted(message.topic for message in retained.match(filter, 0.0))
+
+
+@pytest.mark.parametrize(("filter", "topic", "expected"), EXAMPLES)
+def test_matches_as_the_standard_says(filter: str, topic: str, expected: bool) -> None:
+    # Alone the topic is a leaf below the root; with company there are branches at each of its levels.
+    assert topics_found(store_of(topic), filter) == ([topic] if expected else [])
+    assert (topic in topics_found(store_of(topic, f"{topic}/x/y", f"{topic}/x/z"), filter)) is expected
+
+
+@settings(deadline=None)
+@given(st.lists(topics, unique=True, max_size=40), st.lists(filters, min_size=1, max_size=10))
+def test_finds_what_the_naive_matcher_finds(topics: list[str], filters: list[str]) -> None:
+    retained = store_of(*topics)
+    for filter in filters:
+        assert topics_found(retained, filter) == sorted(topic for topic in topics if matches(filter, topic))
+
+
+class Histories(RuleBasedStateMachine):
+    """Any history leaves what a plain dictionary holds, and the tree of exactly the topics that are stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bound = 8
+        self.now = 0.0
+        self.retained = Retained(self.bound)
+        self.model: dict[str, Message] = {}
+
+    @rule(topic=topics, size=st.integers(0, 3), lifetime=st.sampled_from([1.0, 2.0, 5.0, NEVER]))
+    def put(self, topic: str, size: int, lifetime: float) -> None:
+        message = Message(topic, b"x" * size, expires_at=self.now + lifetime)
+        fits = topic in self.model or len(self.model) < self.bound
+        assert self.retained.put(message) is fits
+        if fits:
+            self.model[topic] = message
+
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        stored = st.sampled_from(list(self.model)) if self.model else topics
+        topic = data.draw(st.one_of(stored, topics))
+        assert self.retained.remove(topic) is self.model.pop(topic, None)
+
+    @rule(filter=st.one_of(filters, topics))
+    def match(self, filter: str) -> None:
+        wanted = {topic: message for topic, message in self.model.items() if matches(filter, topic)}
+        for topic, message in list(wanted.items()):
+            if message.expires_at <= self.now:
+                del wanted[topic], self.model[topic]
+        got = self.retained.match(filter, self.now)
+        assert sorted(message.topic for message in got) == sorted(wanted)
+        assert all(message is wanted[message.topic] for message in got)
+
+    @rule(step=st.sampled_from([0.5, 1.0, 3.0]))
+    def time_passes(self, step: float) -> None:
+        self.now += step
+
+    @rule()
+    def expire(self) -> None:
+        gone = [message for message in self.model.values() if message.expires_at <= self.now]
+        gone.sort(key=lambda message: (message.expires_at, message.topic))
+        assert self.retained.expire(self.now) == gone
+        for message in gone:
+            del self.model[message.topic]
+
+    @invariant()
+    def holds_what_the_model_holds(self) -> None:
+        assert len(self.retained) == len(self.model)
+        assert self.retained.payload_bytes == sum(len(message.payload) for message in self.model.values())
+        assert all(self.retained.get(topic) is message for topic, message in self.model.items())
+        assert self.retained.next_expiry() <= min((m.expires_at for m in self.model.values()), default=NEVER)
+
+    @invariant()
+    def the_shape_depends_only_on_the_topics(self) -> None:
+        assert self.retained.count_branches() == store_of(*self.model).count_branches()
+
+    def teardown(self) -> None:
+        for topic in list(self.model):
+            assert self.retained.remove(topic) is not None
+        assert len(self.retained) == 0
+        assert self.retained.payload_bytes == 0
+        assert self.retained.count_branches() == 0
+
+
+TestHistories = Histories.TestCase
+
+
+def test_a_full_store_keeps_what_it_has() -> None:
+    retained = Retained(2)
+    assert retained.put(Message("a", b"old"))
+    assert retained.put(Message("b"))
+    assert not retained.put(Message("c", b"too many"))
+    assert retained.put(Message("a", b"new!"))
+    assert [message.payload for message in retained.match("#", 0.0)] == [b"new!", b""]
+    assert retained.payload_bytes == 4
+    assert retained.get("c") is None
+    retained.remove("b")
+    assert retained.put(Message("c"))
+
+
+def test_a_lone_topic_needs_no_branches() -> None:
+    retained = store_of("a/b/c/d")
+    assert retained.count_branches() == 0
+    retained.put(Message("a/b/x"))
+    assert retained.count_branches() == 2
+    retained.put(Message("a"))
+    retained.remove("a/b/x")
+    assert retained.count_branches() == 1
+    assert topics_found(retained, "a/#") == ["a", "a/b/c/d"]
+
+
+def test_a_topic_expires_at_its_time_and_not_before() -> None:
+    retained = Retained(MANY)
+    message = Message("a", expires_at=10.0)
+    retained.put(message)
+    assert retained.match("a", 9.9) == [message]
+    assert retained.expire(9.9) == []
+    assert retained.next_expiry() == 10.0
+    assert retained.match("+", 10.0) == []
+    assert len(retained) == 0
+
+
+def test_expire_reports_each_message_once() -> None:
+    retained = Retained(MANY)
+    retained.put(Message("a", expires_at=10.0))
+    late = Message("a", expires_at=20.0)
+    retained.put(late)
+    retained.put(Message("b", expires_at=15.0))
+    retained.put(Message("b"))
+    assert retained.expire(15.0) == []
+    assert retained.expire(25.0) == [late]
+    assert retained.expire(25.0) == []
+    assert retained.next_expiry() == NEVER
+    assert len(retained) == 1
+
+
+def test_busy_topics_do_not_pile_up_expiries() -> None:
+    """Published again and again with the same time, with two times in turn, and removed before the time comes."""
+    retained = Retained(MANY)
+    for turn in range(3_000):
+        retained.put(Message("same", expires_at=1e9))
+        retained.put(Message("two", expires_at=1e9 + turn % 2))
+        retained.put(Message(f"brief/{turn}", expires_at=1e6 + turn))
+        retained.remove(f"brief/{turn}")
+    # Inside, because memory is the point and nothing outside shows it.
+    assert len(retained._expiries) < 100
+    assert [message.topic for message in retained.expire(2e9)] == ["same", "two"]
+
+
+def test_the_deepest_topics_neither_crash_nor_stay() -> None:
+    levels = 32_000
+    twins = ["a/" * levels + "x", "a/" * levels + "y", "a/" * levels]
+    retained = store_of(*twins)
+    assert retained.count_branches() == levels
+    for filter in ("#", "a/#", "+/" * levels + "+", "a/" * levels + "#"):
+        assert topics_found(retained, filter) == sorted(twins)
+    for topic in twins:
+        assert retained.remove(topic) is not None
+    assert retained.count_branches() == 0
+    store_of(*twins)  # freed all at once
