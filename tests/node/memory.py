@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from typing import cast
+
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
 from headwater.node.hotpath import Channel
@@ -14,11 +17,15 @@ from headwater.wire.packets import Connack, Connect, Packet, Publish
 class MemorySocket:
     """What a channel calls; `room` is how many bytes it takes before it blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
         self.sent = bytearray()
         self.room = 1 << 60
         self.shut = False
         self.closed = False
+
+    def fileno(self) -> int:
+        return self.descriptor
 
     def recv(self, size: int) -> bytes:
         raise BlockingIOError
@@ -48,6 +55,7 @@ class MemoryPlane(Plane):
 
     def add(self, channel: Channel) -> None:
         self.watched[channel] = (True, False)
+        self.newest = channel
 
     def watch(self, channel: Channel, readable: bool, writable: bool) -> None:
         self.watched[channel] = (readable, writable)
@@ -61,15 +69,14 @@ class Client:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
-        self.socket = MemorySocket()
-        self.channel = Channel(broker.server.hot, broker.new_descriptor(), self.socket.recv, self.socket.send)
-        self.channel.loopback = True
-        self.channel.socket = self.socket  # type: ignore[assignment]
-        broker.server.channels.add(self.channel)
-        broker.server.plane.add(self.channel)
+        self.socket = MemorySocket(broker.new_descriptor())
+        broker.server.accept(cast(socket.socket, self.socket), f"memory:{self.socket.descriptor}", True)
+        self.channel = broker.plane.newest
+        assert self.channel.fd == self.socket.descriptor
         self.version = 4
         self._reader = PacketReader(1 << 28)
         self._read = 0
+        self._behind_connack: list[Packet] = []
 
     def feed(self, data: bytes) -> None:
         """These bytes arrive and are dealt with in one turn."""
@@ -84,14 +91,20 @@ class Client:
     def connect(self, packet: Connect) -> Connack:
         self.version = packet.version
         self.send(packet)
-        answer = self.packets()[0]
+        answer, *self._behind_connack = self.packets()
         assert isinstance(answer, Connack)
         return answer
+
+    @property
+    def watched(self) -> tuple[bool, bool]:
+        """Whether the broker waits to read from and to write to this client."""
+        return self.broker.plane.watched[self.channel]
 
     def packets(self) -> list[Packet]:
         self._reader.feed(bytes(self.socket.sent[self._read :]))
         self._read = len(self.socket.sent)
-        return [decode(first, body, self.version, FROM_SERVER) for first, body in self._reader]
+        earlier, self._behind_connack = self._behind_connack, []
+        return earlier + [decode(first, body, self.version, FROM_SERVER) for first, body in self._reader]
 
     def messages(self) -> list[Publish]:
         return [packet for packet in self.packets() if isinstance(packet, Publish)]

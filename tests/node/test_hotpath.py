@@ -225,7 +225,11 @@ def test_same_bytes_with_and_without(beginning: tuple[Step, ...], rest: list[Ste
             step(run)
     hot, ordinary = runs
     assert hot.results() == ordinary.results()
-    assert hot.broker.server.budget.used == ordinary.broker.server.budget.used
+    for run in runs:
+        # Not the same in both: a message that waits for a 3.1.1 client has lost its properties on the hot path already.
+        server = run.broker.server
+        in_queues = sum(session.outbound.queued_bytes for session in server.sessions.values())
+        assert server.budget.used == in_queues + sum(channel.backlog_size for channel in server.channels)
     for name in ("received", "sent", "publish_received", "publish_sent", "publish_dropped", "failures"):
         assert getattr(hot.broker.server.stats, name) == getattr(ordinary.broker.server.stats, name), name
     assert hot.broker.server.stats.failures == 0

@@ -18,7 +18,9 @@ from headwater.cli.failure import complain, fail
 if TYPE_CHECKING:
     from headwater.client import Client, Properties
 
-LINES_READ_AHEAD: Final = 1000
+MOST_UNDER_WAY: Final = 1000
+"""Messages whose answers are waited for; how many of them are really sent, -M says."""
+CHUNK: Final = 65536
 
 
 def pub(
@@ -115,20 +117,29 @@ class Publications:
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def send(self, payload: bytes) -> None:
-        """Start one more; waits while too many are under way."""
-        while len(self._under_way) >= LINES_READ_AHEAD:
+        """Send one more; with QoS 1 and 2, do not wait for the broker's answer unless many wait already."""
+        if self._qos == 0:
+            await self._publish(payload)
+            return
+        while len(self._under_way) >= MOST_UNDER_WAY:
             await self._wait(asyncio.FIRST_COMPLETED)
         self._under_way.add(asyncio.create_task(self._publish(payload)))
-        await asyncio.sleep(0)
 
     async def finish(self) -> None:
         while self._under_way:
-            await self._wait(asyncio.ALL_COMPLETED)
+            await self._wait(asyncio.FIRST_EXCEPTION)
+
+    async def abandon(self) -> None:
+        """After a failure that has been told already: nobody wants to hear of the others."""
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def _wait(self, until: str) -> None:
         done, self._under_way = await asyncio.wait(self._under_way, return_when=until)
-        for task in done:
-            task.result()
+        for error in [task.exception() for task in done]:
+            if error is not None:
+                raise error
 
     async def _publish(self, payload: bytes) -> None:
         from headwater.client import Rejected
@@ -146,15 +157,18 @@ async def _publish(
     publications: Publications, payload: bytes | None, repeat: int, delay: float, farewell: Properties | None
 ) -> int:
     async with publications.client as client:
-        if payload is None:
-            async for line in _lines_of_input():
-                await publications.send(line)
-        else:
-            for turn in range(repeat):
-                if turn and delay:
-                    await asyncio.sleep(delay)
-                await publications.send(payload)
-        await publications.finish()
+        try:
+            if payload is None:
+                async for line in _lines_of_input():
+                    await publications.send(line)
+            else:
+                for turn in range(repeat):
+                    if turn and delay:
+                        await asyncio.sleep(delay)
+                    await publications.send(payload)
+            await publications.finish()
+        finally:
+            await publications.abandon()
         await client.disconnect(properties=farewell)
     return publications.status
 
@@ -166,21 +180,21 @@ async def _lines_of_input() -> AsyncIterator[bytes]:
     there when the program ends, and must then hold no lock of Python's.
     """
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[bytes | None] = asyncio.Queue(LINES_READ_AHEAD)
+    chunks: asyncio.Queue[list[bytes] | None] = asyncio.Queue(1)
 
-    def hand_over(line: bytes | None) -> None:
-        asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+    def hand_over(lines: list[bytes] | None) -> None:
+        asyncio.run_coroutine_threadsafe(chunks.put(lines), loop).result()
 
     def read() -> None:
         partial = b""
-        while chunk := os.read(0, 65536):
-            *whole, partial = (partial + chunk).split(b"\n")
-            for line in whole:
-                hand_over(line)
+        while data := os.read(sys.stdin.fileno(), CHUNK):
+            *lines, partial = (partial + data).split(b"\n")
+            hand_over(lines)
         if partial:
-            hand_over(partial)
+            hand_over([partial])
         hand_over(None)
 
     threading.Thread(target=read, daemon=True).start()
-    while (line := await lines.get()) is not None:
-        yield line
+    while (lines := await chunks.get()) is not None:
+        for line in lines:
+            yield line

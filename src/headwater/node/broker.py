@@ -10,7 +10,7 @@ loop it is a guest there, and slower.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import errno
 import logging
 import socket
 import time
@@ -25,6 +25,7 @@ from headwater.node.selector import HotEventLoop
 from headwater.node.server import Server
 from headwater.node.statistics import Statistics
 from headwater.node.sys_topics import SysTopics
+from headwater.routing.topics import check_name
 from headwater.wire.reasons import SERVER_SHUTTING_DOWN
 
 log = logging.getLogger("headwater.broker")
@@ -65,6 +66,7 @@ class Broker:
         """Listen. Raises OSError when an address cannot be listened on."""
         loop = asyncio.get_running_loop()
         server = self.server
+        listeners = _listen(self.config.host, self.config.port)
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is None:
             plane = EpollPlane(server.hot, server.timers, loop.hot_selector.epoll)
             loop.hot_selector.plane = plane
@@ -74,7 +76,7 @@ class Broker:
         self._started_at = time.monotonic()
         self.hooks.on_change = self._hooks_changed
         self._hooks_changed()
-        for listener in _listen(self.config.host, self.config.port):
+        for listener in listeners:
             self._listeners.append(listener)
             address = listener.getsockname()
             self.addresses.append((address[0], address[1]))
@@ -104,6 +106,7 @@ class Broker:
             await asyncio.sleep(0.01)
         for channel in list(server.channels):
             server.lost(channel)
+        server.timers.clear()
         server.plane.close()
         loop = asyncio.get_running_loop()
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is server.plane:
@@ -111,17 +114,19 @@ class Broker:
         self.hooks.tell("stopped", self)
 
     def publish(self, message: Message) -> None:
-        """Route a message of the program's own, as if a client had published it."""
+        """Route a message of the program's own, as if a client had published it. ValueError: no topic name."""
+        check_name(message.topic, self.config.max_topic_levels)
         self.server.hot.now = time.monotonic()
         self.server.publishing.route(message, None)
         self.server.plane.wake()
 
     def disconnect(self, client_id: str, reason: int, server_reference: str | None = None) -> bool:
         """End a client's connection with this reason, perhaps sending it elsewhere; False when it has none."""
+        self.server.hot.now = time.monotonic()
         session = self.server.sessions.get(client_id)
         for channel in self.server.channels:
             if session is not None and channel.session is session:
-                self.server.disconnect(channel, reason, "", server_reference)
+                self.server.disconnect_soon(channel, reason, "", server_reference)
                 self.server.plane.wake()
                 return True
         return False
@@ -133,6 +138,7 @@ class Broker:
         self.server.hot.enabled = not self.hooks.slow
 
     def _accept(self, listener: socket.socket) -> None:
+        self.server.hot.now = time.monotonic()  # the time to connect counts from now, also in an event loop that slept
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 connection, address = listener.accept()
@@ -141,10 +147,14 @@ class Broker:
             except OSError as error:
                 self._accept_failed(listener, error)
                 return
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            host = address[0]
-            self.server.accept(connection, f"{host}:{address[1]}", _is_loopback(host))
+            try:
+                connection.setblocking(False)
+                host = address[0]
+                self.server.accept(connection, f"{host}:{address[1]}", _is_loopback(host))
+            except Exception:
+                self.server.stats.failures += 1
+                log.exception("serving a new connection failed")
+                connection.close()
             self.server.plane.wake()
 
     def _accept_failed(self, listener: socket.socket, error: OSError) -> None:
@@ -161,36 +171,38 @@ class Broker:
 
     def _housekeeping(self) -> None:
         now = self.server.hot.now
+        self.server.timers.at(now + HOUSEKEEPING, self._housekeeping)
         for message in self.server.router.retained.expire(now):
             self.hooks.tell("retained_expired", message)
-        self.server.timers.at(now + HOUSEKEEPING, self._housekeeping)
 
     def _sys_tick(self) -> None:
         if self._sys is not None:
             now = self.server.hot.now
-            self._sys.publish(now)
             self.server.timers.at(now + self.config.sys_interval, self._sys_tick)
+            self._sys.publish(now)
 
 
 def _is_loopback(host: str) -> bool:
-    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
     """Listening sockets on all addresses of a host, on one port. "localhost" without IPv6 is no error."""
     sockets: list[socket.socket] = []
     failed: OSError | None = None
-    for family, kind, protocol, _, address in socket.getaddrinfo(
+    for family, kind, protocol, _, found in socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     ):
+        address: tuple[object, ...] = found
         if port == 0 and sockets:
-            address = (address[0], sockets[0].getsockname()[1], *address[2:])
+            address = (found[0], sockets[0].getsockname()[1], *found[2:])
         try:
             listener = socket.socket(family, kind, protocol)
             try:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6 and host != "::":
                     listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
                 listener.bind(address)
                 listener.listen(BACKLOG)
             except OSError:
@@ -198,6 +210,11 @@ def _listen(host: str, port: int) -> list[socket.socket]:
                 raise
         except OSError as error:
             failed = error
+            if port and error.errno in (errno.EADDRINUSE, errno.EACCES):
+                # Half of "localhost" would look like success, and clients would reach somebody else.
+                for other in sockets:
+                    other.close()
+                raise
             continue
         listener.setblocking(False)
         sockets.append(listener)

@@ -10,7 +10,9 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from headwater.routing.shared import dispatcher
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -113,6 +115,12 @@ class Config(BaseModel):
     )
     shared_dispatcher: str = Field(default="round_robin", description="How a shared group's next member is chosen.")
     sys_interval: float = Field(default=10.0, ge=0, description="Seconds between updates of `$SYS`; 0 turns it off.")
+
+    @field_validator("shared_dispatcher")
+    @classmethod
+    def _dispatcher_exists(cls, name: str) -> str:
+        dispatcher(name)
+        return name
 
 
 def load_config(path: str | None, overrides: dict[str, Any]) -> Config:

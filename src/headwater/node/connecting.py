@@ -87,12 +87,16 @@ class Connecting:
         config = self.server.config
         if config.server_reference:
             return Refusal(USE_ANOTHER_SERVER, "", config.server_reference)
-        if self.connected >= config.max_connections:
+        if self.connected >= config.max_connections and not self._takes_over(packet.client_id):
             return Refusal(SERVER_BUSY, "the server has as many connections as it may have")
         if not packet.client_id and not packet.clean_start and packet.version != V5:
             return Refusal(CLIENT_IDENTIFIER_NOT_VALID)  # [MQTT-3.1.3-8 of 3.1.1]
         will = packet.will
         return None if will is None else self._check_will(will)
+
+    def _takes_over(self, client_id: str) -> bool:
+        session = self.server.sessions.get(client_id)
+        return session is not None and session.connection is not None
 
     def _check_will(self, will: Will) -> Refusal | None:
         config = self.server.config
@@ -281,8 +285,10 @@ class Connecting:
             if flight.released:
                 self.server.send(channel, Pubrel(packet_id))
             elif not self.server.publish_to(channel, session.flight_delivery(flight), packet_id, True):
-                del outbound.flights[packet_id]
+                del outbound.flights[packet_id]  # [MQTT-3.1.2-25] too large for this connection: as if it had been sent
                 outbound.quota += 1
+                self.server.dropped(session, session.flight_delivery(flight).message)
+                self.server.hooks.tell("qos_dropped", session.client_id, packet_id)
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -294,7 +300,7 @@ class Connecting:
                 raise RemoteProtocolError(PROTOCOL_ERROR, "a session that was to end cannot be kept")  # [3.14.2.2.2]
             session.expiry_interval = min(properties.session_expiry_interval, self.server.config.max_session_expiry)
         # [MQTT-3.14.4-3] Only a normal disconnection discards the will.
-        self.server.close(channel, packet.reason, with_will=packet.reason != SUCCESS)
+        self.server.close(channel, packet.reason, with_will=packet.reason != SUCCESS, linger=False)
 
     def detach(self, channel: Channel, with_will: bool) -> None:
         """The channel's session goes on without it, or ends."""
@@ -355,6 +361,9 @@ class Connecting:
         for subscription in list(session.subscriptions.values()):
             server.subscribing.remove(session, subscription)
         session.subscriptions.clear()
+        if server.hooks.listens("qos_dropped"):
+            for packet_id in session.outbound.flights:
+                server.hooks.tell("qos_dropped", session.client_id, packet_id)
         for delivery in session.outbound.clear():
             if isinstance(delivery.group, Group):  # [MQTT-4.8.2-5] QoS 1 goes to another member
                 server.deliver_shared(delivery.group, delivery.message, None)

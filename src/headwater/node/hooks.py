@@ -57,7 +57,7 @@ EVENTS: Final[dict[str, Event]] = {
     "subscribe": Event(FILTER, "requests, client", "A SUBSCRIBE came; the filter may replace its list of requests."),
     "subscribed": Event(WATCHER, "client, subscription, reason", "One subscription was granted or refused."),
     "select_subscribers": Event(
-        FILTER, "sessions, message", "The sessions that get a message, one chosen for each shared group.", True
+        FILTER, "chosen, message", "Who gets a message: pairs of session and delivery, one for each shared group.", True
     ),
     "unsubscribe": Event(FILTER, "filters, client", "An UNSUBSCRIBE came; the filter may replace its list of filters."),
     "unsubscribed": Event(WATCHER, "client, filter", "One subscription was ended by the client."),

@@ -30,6 +30,7 @@ from headwater.node.timers import Timer
 from headwater.routing.router import Recipient, Route, Router
 from headwater.routing.shared import Group
 from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.routing.trie import Subscribers
 from headwater.session.connection import CLOSING, NEW, Connection
 from headwater.session.outbound import Budget, Flight
 from headwater.session.session import Session
@@ -49,8 +50,11 @@ CONNECT_BYTE: Final = 0x10
 
 MAX_CACHED_TOPICS: Final = 65536
 MAX_CACHED_PROPERTIES: Final = 4096
+LONGEST_CACHED: Final = 512
+"""Longer topics and properties are not remembered: the caches are bounded in bytes as well."""
 BACKLOG_PIECE: Final = 262144
 """What waits for a slow reader is kept in pieces of at most this size, so that sending one copies little."""
+SMALL_PART: Final = 4096
 LARGE_PACKET: Final = 65536
 """A packet that arrives in parts and is larger than this is counted in the budget while it is collected."""
 
@@ -95,6 +99,8 @@ class Channel(Connection):
         self.need = 0
         self.fast = False
         self.out: list[bytes] = []
+        self.out_size = 0
+        """Of what was written to `out` by `write`; the hot path's own bytes are bounded by what it read."""
         self.dirty = False
         self.held = False
         self.pending: Fanout | None = None
@@ -113,6 +119,7 @@ class Channel(Connection):
         if self.fd < 0 or self.finishing:
             return
         self.out.append(data)
+        self.out_size += len(data)
         if not self.dirty:
             self.dirty = True
             hot.dirty.append(self)
@@ -134,6 +141,8 @@ class Fanout:
         self.special: list[Recipient] = []
         self.absent: list[Recipient] = []
         self.groups: list[Group] = []
+        self.subscribers: list[list[Subscribers]] = []
+        self.route: Route | None = None
         self.any_special = False
         self.empty = True
         self.pieces4: list[bytes] = []
@@ -210,7 +219,9 @@ class HotPath:
         self.max_topic_length = 65535
         self.max_topic_levels = 65535
         self.topics: dict[bytes, Fanout] = {}
+        self.older_topics: dict[bytes, Fanout] = {}
         self.fanouts: dict[tuple[int, ...], Fanout] = {}
+        self.by_recipients: dict[tuple[int, ...], Fanout] = {}
         self.properties: dict[bytes, bytes] = {}
         self.open: list[Fanout] = []
         self.dirty: list[Channel] = []
@@ -238,7 +249,10 @@ class HotPath:
     def _collect(self, channel: Channel, data: bytes) -> bytes | None:
         parts = channel.parts
         assert parts is not None
-        parts.append(data)
+        if len(parts[-1]) < SMALL_PART:
+            parts[-1] += data  # or a large packet in tiny segments would cost an object for each
+        else:
+            parts.append(data)
         channel.have += len(data)
         if channel.have < channel.need:
             return None
@@ -356,7 +370,7 @@ class HotPath:
         size = end - pos
         n = len(data)
         count = 1
-        if n - end >= size:
+        if n - end >= size and not fanout.any_special:  # who gets a message by two ways gets both before the next one
             start = data[pos:body]
             while end + size <= n and data.startswith(start, end):
                 end += size
@@ -598,9 +612,10 @@ class HotPath:
         known = self.properties.get(block)
         if known is None:
             known = self._canonical(block)
-            if len(self.properties) >= MAX_CACHED_PROPERTIES:
-                self.properties.clear()
-            self.properties[block] = known
+            if len(block) <= LONGEST_CACHED:
+                if len(self.properties) >= MAX_CACHED_PROPERTIES:
+                    self.properties.clear()
+                self.properties[block] = known
         return stop if known == block else 0
 
     def _canonical(self, block: bytes) -> bytes:
@@ -619,6 +634,10 @@ class HotPath:
 
     def _resolve(self, topic: bytes) -> Fanout | None:
         """The fan-out of a topic, remembered; None when the ordinary way has to refuse it."""
+        fanout = self.older_topics.get(topic)
+        if fanout is not None:
+            self._remember(topic, fanout)
+            return fanout
         if len(topic) > self.max_topic_length or topic.startswith(b"$SYS"):
             return None
         try:
@@ -626,30 +645,53 @@ class HotPath:
             check_name(name, self.max_topic_levels)
         except (UnicodeDecodeError, InvalidTopicName):
             return None
-        fanout = self._fanout(self.router.route(name))
-        if len(self.topics) >= MAX_CACHED_TOPICS:
-            self.topics.clear()
-        self.topics[topic] = fanout
+        fanout = self._fanout(name)
+        self._remember(topic, fanout)
         return fanout
 
-    def _fanout(self, route: Route) -> Fanout:
-        key: list[int] = []
-        for recipient in route.recipients:
-            key.append(id(recipient.session) << 2 | recipient.qos)
-            if recipient.any_no_local or recipient.identifiers is not None or recipient.retain_as_published:
-                key.append(id(recipient))
-        for group in route.groups:
-            key.append(id(group))
+    def _remember(self, topic: bytes, fanout: Fanout) -> None:
+        """Two generations bound the cache: topics in use move to the new one, the others go with the old one."""
+        if len(topic) > LONGEST_CACHED:
+            return
+        if len(self.topics) >= MAX_CACHED_TOPICS:
+            self.older_topics = self.topics
+            self.topics = {}
+        self.topics[topic] = fanout
+
+    def _fanout(self, topic: str) -> Fanout:
+        """The fan-out for what matches a topic. The subscribers of each matching filter are one dictionary, so these
+        dictionaries' identities say who gets it; the fan-out keeps them alive, any change forgets all fan-outs."""
+        found = self.router.trie.match(topic)
+        key: list[int] = [id(subscribers) for subscribers in found]
+        if len(self.router.groups):
+            key += [-id(group) for group in self.router.groups.match(topic)]
         whole = tuple(key)
         fanout = self.fanouts.get(whole)
         if fanout is None:
             if len(self.fanouts) >= MAX_CACHED_TOPICS:
-                self.fanouts.clear()
-            fanout = self.fanouts[whole] = self._make_fanout(route)
+                self.forget_fanouts()
+            fanout = self.fanouts[whole] = self._fanout_of(self.router.route(topic))
+            fanout.subscribers.append(found)
+        return fanout
+
+    def _fanout_of(self, route: Route) -> Fanout:
+        """One fan-out for all routes to the same recipients: their messages then share one batch."""
+        key: list[int] = []
+        for recipient in route.recipients:
+            key.append(id(recipient.session) << 2 | recipient.qos)
+            if recipient.any_no_local or recipient.identifiers is not None:
+                key.append(-id(recipient))
+        for group in route.groups:
+            key.append(-id(group))
+        whole = tuple(key)
+        fanout = self.by_recipients.get(whole)
+        if fanout is None:
+            fanout = self.by_recipients[whole] = self._make_fanout(route)
         return fanout
 
     def _make_fanout(self, route: Route) -> Fanout:
         fanout = Fanout()
+        fanout.route = route  # keeps alive what the key is made of
         fanout.groups = route.groups
         for recipient in route.recipients:
             session = cast(Session, recipient.session)
@@ -678,20 +720,28 @@ class HotPath:
         """A subscription with this filter, or its client's presence, changed."""
         if wildcard:
             self.topics.clear()
+            self.older_topics.clear()
         else:
-            self.topics.pop(filter.encode(), None)
+            topic = filter.encode()
+            self.topics.pop(topic, None)
+            self.older_topics.pop(topic, None)
+        self.forget_fanouts()
+
+    def forget_fanouts(self) -> None:
         self.fanouts.clear()
+        self.by_recipients.clear()
 
     # ---- order -------------------------------------------------------------------------------------------------
 
     def _touch(self, fanout: Fanout) -> None:
         """The fan-out is about to hold pieces."""
-        fanout.dirty = True
         opened = self.open
         if opened:
-            if not opened[0].claimed:
-                self._claim(opened[0])
+            first = opened[0]
+            if first.dirty and not first.claimed:
+                self._claim(first)
             self._claim(fanout)
+        fanout.dirty = True
         opened.append(fanout)
 
     def _claim(self, fanout: Fanout) -> None:
@@ -770,7 +820,10 @@ class HotPath:
             self.dirty = []
             for channel in channels:
                 channel.dirty = False
-                self.transmit(channel)
+                try:
+                    self.transmit(channel)
+                except Exception:
+                    self.slow.crashed(channel)
 
     def transmit(self, channel: Channel) -> None:
         out = channel.out
@@ -778,6 +831,7 @@ class HotPath:
             return
         blob = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
+        channel.out_size = 0
         size = len(blob)
         if channel.backlog_size == 0:
             try:

@@ -107,16 +107,15 @@ class EpollPlane(Plane):
         self.epoll.modify(channel.fd, (READABLE if readable else 0) | (WRITABLE if writable else 0))
 
     def remove(self, channel: Channel) -> None:
-        del self.channels[channel.fd]
-        self.epoll.unregister(channel.fd)
+        del self.channels[channel.fd]  # epoll forgets a descriptor when it is closed
 
     def listen(self, fd: int, ready: Callable[[], None]) -> None:
         self.listeners[fd] = ready
         self.epoll.register(fd, READABLE)
 
     def unlisten(self, fd: int) -> None:
-        del self.listeners[fd]
-        self.epoll.unregister(fd)
+        if self.listeners.pop(fd, None) is not None:
+            self.epoll.unregister(fd)
 
     def run(self, timeout: float) -> list[tuple[int, int]]:
         """Serve turns until `timeout` seconds are over (negative: no limit), or until there is something for others:
@@ -143,18 +142,21 @@ class EpollPlane(Plane):
                 if channel is None:
                     ready = self.listeners.get(fd)
                     if ready is not None:
-                        ready()
+                        ready()  # contains its own failures
                     elif fd not in channels:
                         if others is None:
                             others = []
                         others.append((fd, mask))
                     continue
-                if mask & WRITABLE:
-                    self._write(channel)
-                    if channel.fd != fd:
-                        continue
-                if mask & ~WRITABLE:
-                    self._read(channel)
+                try:
+                    if mask & WRITABLE:
+                        self._write(channel)
+                        if channel.fd != fd:
+                            continue
+                    if mask & ~WRITABLE:
+                        self._read(channel)
+                except Exception:  # one connection's end must never be the broker's
+                    hot.slow.crashed(channel)
             if hot.open or hot.dirty or timers.soonest <= now:
                 self._end_turn(now)
             if others is not None:
@@ -244,4 +246,10 @@ class GuestPlane(Plane):
             if self.alarm is not None:
                 self.alarm.cancel()
             self.alarm_at = soonest
-            self.alarm = None if soonest == NEVER else self.loop.call_later(max(0.0, soonest - now), self._end_turn)
+            self.alarm = None if soonest == NEVER else self.loop.call_later(max(0.0, soonest - now), self._rang)
+
+    def _rang(self) -> None:
+        # Perhaps a little early, as uvloop rounds to milliseconds: then it has to be set again.
+        self.alarm = None
+        self.alarm_at = NEVER
+        self._end_turn()

@@ -124,10 +124,11 @@ class Publishing:
     def _retain(self, message: Message) -> None:
         retained = self.server.router.retained
         if message.payload:
-            retained.put(message)  # [MQTT-3.3.1-5]
+            changed = retained.put(message)  # [MQTT-3.3.1-5]
         else:
-            retained.remove(message.topic)  # [MQTT-3.3.1-6, 3.3.1-7]
-        self.server.hooks.tell("retain_message", message)
+            changed = retained.remove(message.topic) is not None  # [MQTT-3.3.1-6, 3.3.1-7]
+        if changed:
+            self.server.hooks.tell("retain_message", message)
 
     def _route_selected(self, message: Message, publisher: Session | None) -> None:
         """As `route`, with hooks that may change who gets it."""

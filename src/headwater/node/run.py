@@ -14,6 +14,7 @@ from typing import Protocol
 from headwater.build_info import version_line
 from headwater.node.broker import Broker
 from headwater.node.config import Config
+from headwater.node.logs import BackgroundHandler
 from headwater.node.selector import run
 from headwater.node.statistics import Statistics
 
@@ -35,9 +36,8 @@ class LiveView(Protocol):
 
 def run_broker(config: Config, live: LiveView | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
-    logging.basicConfig(
-        level=config.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
-    )
+    handler = BackgroundHandler(sys.stderr)
+    logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
     _raise_file_limit(config.max_connections)
     try:
         return run(_serve(config, live))
@@ -48,6 +48,8 @@ def run_broker(config: Config, live: LiveView | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+    finally:
+        handler.finish()
 
 
 async def _serve(config: Config, live: LiveView | None) -> int:

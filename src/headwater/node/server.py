@@ -22,7 +22,7 @@ from headwater.node.publishing import Publishing
 from headwater.node.statistics import Statistics
 from headwater.node.stats import Stats
 from headwater.node.subscribing import Subscribing
-from headwater.node.timers import Timers
+from headwater.node.timers import Timer, Timers
 from headwater.routing.retained import Retained
 from headwater.routing.router import Recipient, Router
 from headwater.routing.shared import Group, Groups, dispatcher
@@ -33,6 +33,7 @@ from headwater.session.outbound import (
     DROP_NEWEST,
     DROP_OLDEST,
     DROPPED,
+    MAX_PACKET_ID,
     OVERFLOW,
     QUEUED,
     SEND,
@@ -59,6 +60,9 @@ POLICIES: Final[dict[str, int]] = {
 }
 LINGER: Final = 1.0
 """Seconds in which a client may still read our last words before its socket is closed."""
+BURST: Final = 1 << 20
+"""Bytes above `outbound_buffer` that one turn may write for one reader before its QoS 0 messages are dropped: small packets
+can ask for much (SUBSCRIBE for all retained messages, PUBLISH by alias to a long topic)."""
 V5_CONNECT: Final = b"\x00\x04MQTT\x05"
 
 
@@ -73,6 +77,8 @@ class Server(Slow):
         self.router = Router(Retained(config.max_retained), groups, config.overlapping == "merge")
         self.sessions: dict[str, Session] = {}
         self.channels: set[Channel] = set()
+        self.stalls: dict[Channel, Timer] = {}
+        self.leaving: set[Channel] = set()
         self.stopping = False
         self.hot = hot = HotPath(self.router, self.stats, self.budget)
         hot.slow = self
@@ -86,6 +92,7 @@ class Server(Slow):
         self.publishing = Publishing(self)
         self.subscribing = Subscribing(self)
         self.policy = POLICIES[config.queue_full]
+        self.flood = config.outbound_buffer + BURST
 
     # ---- packets -----------------------------------------------------------------------------------------------
 
@@ -124,7 +131,7 @@ class Server(Slow):
 
     def failed(self, channel: Channel, error: RemoteProtocolError) -> None:
         self.stats.protocol_errors += 1
-        log.info("%s (%s) broke the protocol: %s", channel.client_id or "a client", channel.address, error.text)
+        log.info("%r (%s) broke the protocol: %s", channel.client_id, channel.address, error.text)
         if channel.state != CONNECTED:
             if isinstance(error, UnsupportedVersionError):
                 self._refuse_version(channel, error)
@@ -143,7 +150,13 @@ class Server(Slow):
     def crashed(self, channel: Channel) -> None:
         self.stats.failures += 1
         log.exception("dealing with a packet of %r (%s) failed", channel.client_id, channel.address)
-        self.disconnect(channel, IMPLEMENTATION_SPECIFIC_ERROR, "the server failed to deal with a packet")
+        try:
+            self.disconnect(channel, IMPLEMENTATION_SPECIFIC_ERROR, "the server failed to deal with a packet")
+            if channel.finishing:
+                return
+        except Exception:
+            log.exception("ending the connection of %r (%s) failed", channel.client_id, channel.address)
+        self.lost(channel)
 
     # ---- deliveries --------------------------------------------------------------------------------------------
 
@@ -177,33 +190,33 @@ class Server(Slow):
             self.dropped(session, delivery.message)
             return
         congested = channel is not None and channel.congested
-        if congested and delivery.qos == 0:
+        if delivery.qos == 0 and channel is not None and (congested or channel.out_size > self.flood):
             self.dropped(session, delivery.message)
             return
-        result = session.outbound.offer(delivery, channel is not None and not congested)
+        outbound = session.outbound
+        result = outbound.offer(delivery, channel is not None and not congested)
         if result == SEND:
             assert channel is not None
             self.send_delivery(channel, session, delivery)
         elif result == QUEUED:
             if channel is not None:
                 channel.held = True
+            if outbound.given_up is not None:
+                self._tell_given_up(session)
+            if len(outbound.flights) == MAX_PACKET_ID:
+                self.hooks.tell("packet_id_exhausted", session.client_id)
         elif result == DROPPED:
             self.dropped(session, delivery.message)
         elif result == OVERFLOW:
             self.dropped(session, delivery.message)
             if channel is not None:
-                self.disconnect(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
+                self.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
 
     def send_delivery(self, channel: Channel, session: Session, delivery: Delivery) -> None:
         """Send a message now; the quota allows it."""
         packet_id = 0
         if delivery.qos:
-            packet_id = session.outbound.take_id()
-            if packet_id == 0:
-                self.hooks.tell("packet_id_exhausted", session.client_id)
-                session.outbound.wait(delivery)
-                channel.held = True
-                return
+            packet_id = session.outbound.take_id()  # there is one: the quota is at most MAX_PACKET_ID
         if not self.publish_to(channel, delivery, packet_id, False):
             self.dropped(session, delivery.message)  # [MQTT-3.1.2-25] as if it had been sent
             return
@@ -223,18 +236,24 @@ class Server(Slow):
         self.stats.publish_dropped += 1
         self.hooks.tell("publish_dropped", session.client_id, message)
 
+    def _tell_given_up(self, session: Session) -> None:
+        for delivery in session.outbound.take_given_up():
+            self.dropped(session, delivery.message)
+
     def drain(self, channel: Channel) -> None:
         session = channel.session
         if session is None or channel.state != CONNECTED:
             return
         outbound = session.outbound
-        if outbound.unsent:
+        while outbound.unsent and outbound.quota > 0:  # again and again: what is too large now gives its quota back
             self.connecting.resend(channel, session, outbound.next_unsent())
         while not outbound.unsent and not channel.congested:
             delivery = outbound.next_waiting(self.hot.now)
             if delivery is None:
                 break
             self.send_delivery(channel, session, delivery)
+        if outbound.given_up is not None:
+            self._tell_given_up(session)
         channel.held = channel.congested or outbound.waiting() > 0 or bool(outbound.unsent)
 
     # ---- channels ----------------------------------------------------------------------------------------------
@@ -290,8 +309,21 @@ class Server(Slow):
                 self.send(channel, Disconnect(reason))
         self.close(channel, reason, with_will=True)
 
-    def close(self, channel: Channel, reason: int, with_will: bool) -> None:
-        """The protocol has ended: part from the session, then let the client read what we sent, then close."""
+    def disconnect_soon(
+        self, channel: Channel, reason: int, text: str = "", server_reference: str | None = None
+    ) -> None:
+        """`disconnect` at the end of this turn: whoever is in the middle of a delivery, or of a packet of this client,
+        finds the session as it was. Only the first reason counts."""
+        if channel not in self.leaving:
+            self.leaving.add(channel)
+            self.timers.at(self.hot.now, partial(self._leave, channel, reason, text, server_reference))
+
+    def _leave(self, channel: Channel, reason: int, text: str, server_reference: str | None) -> None:
+        self.leaving.discard(channel)
+        self.disconnect(channel, reason, text, server_reference)
+
+    def close(self, channel: Channel, reason: int, with_will: bool, linger: bool = True) -> None:
+        """The protocol has ended: part from the session, then let the client read what we sent (`linger`), then close."""
         if channel.state == CLOSING:
             return
         was_connected = channel.state != NEW
@@ -311,6 +343,9 @@ class Server(Slow):
             self.timers.cancel(channel.timer)
         if channel.fd < 0:
             return
+        if not linger and channel.backlog_size == 0:
+            self.lost(channel)
+            return
         channel.timer = self.timers.at(self.hot.now + LINGER, partial(self.lost, channel))
         if channel.backlog_size == 0:
             self._shut(channel)
@@ -329,9 +364,11 @@ class Server(Slow):
         fd = channel.fd
         if channel.state != CLOSING:
             channel.out.clear()
-            channel.fd = -1
-            self.close(channel, SUCCESS, with_will=True)
-            channel.fd = fd
+            channel.fd = -1  # nothing can be sent any more
+            try:
+                self.close(channel, SUCCESS, with_will=True)
+            finally:
+                channel.fd = fd
         self.hot.discard_partial(channel)
         self.plane.remove(channel)
         channel.fd = -1
@@ -339,27 +376,36 @@ class Server(Slow):
         self.budget.used -= channel.backlog_size
         channel.backlog_size = 0
         channel.backlog = None
+        channel.pending = None
         if channel.timer is not None:
             self.timers.cancel(channel.timer)
             channel.timer = None
+        stall = self.stalls.pop(channel, None)
+        if stall is not None:
+            self.timers.cancel(stall)
         if channel.socket is not None:
             channel.socket.close()
         self.channels.discard(channel)
 
     def writable_wanted(self, channel: Channel) -> None:
         self.plane.watch(channel, not channel.congested, True)
-        self.timers.at(self.hot.now + self.config.write_timeout, partial(self._check_stalled, channel))
+        if channel not in self.stalls:
+            self._look_for_stall(channel, self.hot.now)
+
+    def _look_for_stall(self, channel: Channel, progress_at: float) -> None:
+        when = progress_at + self.config.write_timeout
+        self.stalls[channel] = self.timers.at(when, partial(self._check_stalled, channel))
 
     def _check_stalled(self, channel: Channel) -> None:
-        if channel.fd < 0 or channel.backlog_size == 0:
+        del self.stalls[channel]
+        if channel.backlog_size == 0:
             return
         if self.hot.now >= channel.progress_at + self.config.write_timeout:
             log.info("%r (%s) reads nothing; cut off", channel.client_id, channel.address)
             self.close(channel, UNSPECIFIED_ERROR, with_will=True)
             self.lost(channel)
         else:
-            when = channel.progress_at + self.config.write_timeout
-            self.timers.at(when, partial(self._check_stalled, channel))
+            self._look_for_stall(channel, channel.progress_at)
 
     def overfull(self, channel: Channel) -> None:
         self.plane.watch(channel, False, True)
@@ -408,6 +454,6 @@ class Server(Slow):
             bytes_sent=stats.bytes_sent,
             refused=stats.connects_refused,
             protocol_errors=stats.protocol_errors,
-            failures=stats.failures,
+            failures=stats.failures + self.timers.failures,
             hook_failures=sum(self.hooks.failures.values()),
         )

@@ -7,9 +7,12 @@ and asks for the next look.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable
 
 from headwater.message import NEVER
+
+log = logging.getLogger("headwater.timers")
 
 
 class Timer:
@@ -25,8 +28,10 @@ class Timers:
     """`soonest` is no later than the next deadline, `NEVER` when there is none."""
 
     def __init__(self) -> None:
+        self.failures = 0
         self._heap: list[Timer] = []
         self._cancelled = 0
+        self.failures = 0
         self.soonest = NEVER
 
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
@@ -47,8 +52,14 @@ class Timers:
             heapq.heapify(self._heap)
             self._cancelled = 0
 
+    def clear(self) -> None:
+        """Forget all timers; none is called any more."""
+        self._heap = []
+        self._cancelled = 0
+        self.soonest = NEVER
+
     def run(self, now: float) -> None:
-        """Call what is due."""
+        """Call what is due. One that raises does not keep the others from being called."""
         while self._heap and self._heap[0].when <= now:
             timer = heapq.heappop(self._heap)
             callback = timer.callback
@@ -56,7 +67,11 @@ class Timers:
                 self._cancelled -= 1
             else:
                 timer.callback = None
-                callback()
+                try:
+                    callback()
+                except Exception:
+                    self.failures += 1
+                    log.exception("a timer's callback failed")
         self.soonest = self._heap[0].when if self._heap else NEVER
 
     def __len__(self) -> int:

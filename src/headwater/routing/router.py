@@ -8,11 +8,16 @@ that topic alone, a change of a wildcard filter forgets all.
 
 from __future__ import annotations
 
+from typing import Final
+
 from headwater.message import Delivery, Message, Subscription
 from headwater.routing.retained import Retained
 from headwater.routing.shared import Group, Groups
 from headwater.routing.topics import has_wildcard
 from headwater.routing.trie import Trie
+
+LONGEST_CACHED: Final = 512
+"""Routes of longer topics are not remembered, so that what is remembered is bounded in bytes as well."""
 
 
 class Recipient:
@@ -93,9 +98,11 @@ class Router:
     def route(self, topic: str) -> Route:
         route = self.routes.get(topic)
         if route is None:
-            if len(self.routes) >= self.max_cached:
-                self.routes.clear()
-            route = self.routes[topic] = self._resolve(topic)
+            route = self._resolve(topic)
+            if len(topic) <= LONGEST_CACHED:
+                if len(self.routes) >= self.max_cached:
+                    self.routes.clear()
+                self.routes[topic] = route
         return route
 
     def _resolve(self, topic: str) -> Route:

@@ -31,7 +31,9 @@ OVERFLOW: Final = 3
 
 MAX_PACKET_ID: Final = 65535
 OVERHEAD: Final = 256
-"""Bytes that a waiting message is counted with beside its topic and payload: what the objects around it take."""
+"""Bytes that a waiting message is counted with beside what it carries: what the objects around it take."""
+PAIR_OVERHEAD: Final = 160
+"""The same for each user property."""
 
 
 class Budget:
@@ -60,7 +62,17 @@ class Flight:
 
 def waiting_size(delivery: Delivery) -> int:
     message = delivery.message
-    return len(message.payload) + len(message.topic) + OVERHEAD
+    size = len(message.payload) + len(message.topic) + OVERHEAD
+    if message.user_properties is not None:
+        for name, value in message.user_properties:
+            size += len(name) + len(value) + PAIR_OVERHEAD
+    if message.correlation_data is not None:
+        size += len(message.correlation_data)
+    if message.response_topic is not None:
+        size += len(message.response_topic)
+    if message.content_type is not None:
+        size += len(message.content_type)
+    return size
 
 
 class Outbound:
@@ -77,6 +89,7 @@ class Outbound:
         self.queue: deque[Delivery] | None = None
         self.queued_bytes = 0
         self.dropped = 0
+        self.given_up: list[Delivery] | None = None
 
     def connected(self, window: int) -> None:
         """A peer is there that takes `window` messages at a time; call `resume` next."""
@@ -103,7 +116,7 @@ class Outbound:
 
     def offer(self, delivery: Delivery, connected: bool) -> int:
         """SEND: the caller sends it now. QUEUED or DROPPED: done. OVERFLOW: dropped, and the client is to be cut off."""
-        if connected and not self.queue and (delivery.qos == 0 or (self.quota > 0 and not self.unsent)):
+        if connected and not self.queue and not self.unsent and (delivery.qos == 0 or self.quota > 0):
             return SEND
         return self.wait(delivery)
 
@@ -113,21 +126,24 @@ class Outbound:
         queue = self.queue
         if queue is None:
             queue = self.queue = deque()
-        while (
-            len(queue) >= self.max_messages
-            or self.queued_bytes + size > self.max_bytes
-            or self.budget.used + size > self.budget.limit
-        ):
-            self.dropped += 1
-            if self.policy == DISCONNECT_WHEN_FULL:
-                return OVERFLOW
-            if self.policy == DROP_NEWEST or not queue:
-                return DROPPED
-            self._forget(queue.popleft())
+        if not self._fits(len(queue), self.queued_bytes, size):
+            if self.policy != DROP_OLDEST or not self._fits(0, 0, size):  # nobody gives way for what cannot fit anyway
+                self.dropped += 1
+                return OVERFLOW if self.policy == DISCONNECT_WHEN_FULL else DROPPED
+            while not self._fits(len(queue), self.queued_bytes, size):
+                self._give_up(queue.popleft())
         queue.append(delivery)
         self.queued_bytes += size
         self.budget.used += size
         return QUEUED
+
+    def _fits(self, count: int, own_bytes: int, size: int) -> bool:
+        """Whether one more has room beside `count` messages of `own_bytes` and what waits elsewhere."""
+        return (
+            count < self.max_messages
+            and own_bytes + size <= self.max_bytes
+            and self.budget.used - self.queued_bytes + own_bytes + size <= self.budget.limit
+        )
 
     def next_waiting(self, now: float) -> Delivery | None:
         """The next message that may be sent now, taken off the queue; expired ones are passed over [MQTT-3.3.2-5]."""
@@ -135,8 +151,7 @@ class Outbound:
         while queue:
             delivery = queue[0]
             if delivery.message.expires_at <= now:
-                self._forget(queue.popleft())
-                self.dropped += 1
+                self._give_up(queue.popleft())
                 continue
             if delivery.qos and self.quota <= 0:
                 return None
@@ -146,6 +161,19 @@ class Outbound:
             return delivery
         self.queue = None
         return None
+
+    def _give_up(self, delivery: Delivery) -> None:
+        self._forget(delivery)
+        self.dropped += 1
+        if self.given_up is None:
+            self.given_up = []
+        self.given_up.append(delivery)
+
+    def take_given_up(self) -> list[Delivery]:
+        """What was dropped from the queue, by the policy or because it expired, since the last call."""
+        given_up = self.given_up or []
+        self.given_up = None
+        return given_up
 
     def _forget(self, delivery: Delivery) -> None:
         size = waiting_size(delivery)

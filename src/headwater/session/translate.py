@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from headwater.message import NEVER, Delivery, Message
 from headwater.wire.packets import Properties, Publish, Will
+
+ROUNDING: Final = 0.001
+"""Seconds by which sums of floating point may be wrong; without it, a message could be sent with a second more than it came with."""
 
 
 def message_of(packet: Publish, publisher: str, now: float) -> Message:
@@ -56,7 +60,7 @@ def publish_properties(delivery: Delivery, now: float) -> Properties | None:
         return None
     return Properties(
         payload_format_indicator=message.payload_format,
-        message_expiry_interval=None if expires_at == NEVER else max(1, math.ceil(expires_at - now)),
+        message_expiry_interval=None if expires_at == NEVER else max(1, math.ceil(expires_at - now - ROUNDING)),
         content_type=message.content_type,
         response_topic=message.response_topic,
         correlation_data=message.correlation_data,

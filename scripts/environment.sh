@@ -1,0 +1,90 @@
+# Sourced by the other scripts: finds Python, makes a virtual environment and installs the project into it.
+# Sets ROOT and goes there. Everything is quiet unless something is really done, and nothing needs root.
+#
+# An environment is described by its stamp, a hash over the sources, the extras and what decides whether the hot
+# modules get compiled. It is written last, so an interrupted install is simply done again.
+
+ROOT="$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)"
+unset PYTHONPATH # what is installed is what runs, unless a script says otherwise
+
+fail() {
+    echo "headwater: $*" >&2
+    exit 1
+}
+
+# Prints the first Python that is new enough; $PYTHON, if set, is the only candidate.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    local found
+    found="$(command -v "${PYTHON:-python3}" >/dev/null && "${PYTHON:-python3}" --version 2>&1 || echo missing)"
+    fail "Python 3.11 or newer is needed (${PYTHON:-python3} is $found). Install it, on Debian with" \
+        "'apt install python3 python3-venv', or set PYTHON to one."
+}
+
+sources_hash() { # extras
+    {
+        echo "$ROOT" "$1" "${HEADWATER_PURE:-}" "${CC:-$(command -v cc gcc clang | head -n 1)}"
+        (cd "$ROOT" && find src pyproject.toml setup.py -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' \
+            -print0 | sort -z | xargs -0 sha256sum)
+    } | sha256sum | cut -d ' ' -f 1
+}
+
+# Installs from a copy, so that a build leaves nothing in the project's folder.
+install_project() { # environment extras
+    local environment="$1" extras="$2" copy log="$1/install.log" status=0
+    copy="$(mktemp -d)"
+    cp -r "$ROOT"/{src,pyproject.toml,setup.py,LICENSE} "$copy"
+    [ ! -e "$ROOT/README.md" ] || cp "$ROOT/README.md" "$copy"
+    "$environment/bin/python" -m pip install --verbose --disable-pip-version-check \
+        "headwater$extras @ file://$copy" >"$log" 2>&1 || status=$?
+    rm -rf "$copy"
+    if [ "$status" -ne 0 ]; then
+        tail -n 15 "$log" >&2
+        fail "the installation failed; all of its output is in $log"
+    fi
+    # pip hides what a build says; the reason for not compiling is worth reading.
+    sed -n 's/^ *headwater build: /headwater: /p' "$log" | sort -u >&2
+}
+
+is_current() { # environment stamp
+    [ -x "$1/bin/python" ] && [ "$(cat "$1/stamp" 2>/dev/null)" = "$2" ]
+}
+
+make_environment() { # folder extras (such as "" or "[dev]")
+    local environment="$ROOT/$1" extras="$2" python wanted
+    wanted="$(sources_hash "$extras")"
+    ! is_current "$environment" "$wanted" || return 0
+    mkdir -p "$environment"
+    exec 9>"$environment/lock"
+    if command -v flock >/dev/null; then flock 9; fi
+    if is_current "$environment" "$wanted"; then # another run has just done it
+        exec 9>&-
+        return 0
+    fi
+    rm -f "$environment/stamp"
+    if ! "$environment/bin/python" -m pip --version >/dev/null 2>&1; then
+        python="$(find_python)"
+        "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+            fail "$python cannot make virtual environments. On Debian: apt install python3-venv"
+        echo "headwater: making $1 with $("$python" --version) ..." >&2
+        "$python" -m venv "$environment" || fail "could not make a virtual environment in $environment"
+    fi
+    echo "headwater: installing into $1, compiling if possible; this takes a minute or two ..." >&2
+    install_project "$environment" "$extras"
+    tools_hash >"$environment/tools"
+    echo "$wanted" >"$environment/stamp"
+    exec 9>&-
+}
+
+tools_hash() { sha256sum <"$ROOT/pyproject.toml"; }
+
+# For what only reads the sources: the same, but what is installed of the project itself may be old.
+make_tools() { # folder extras
+    [ -x "$ROOT/$1/bin/python" ] && [ "$(cat "$ROOT/$1/tools" 2>/dev/null)" = "$(tools_hash)" ] || make_environment "$@"
+}

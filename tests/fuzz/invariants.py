@@ -1,0 +1,126 @@
+"""What must hold between two turns of a broker, whatever clients did: what is derived is computed again and compared."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from headwater.message import NEVER
+from headwater.node.connecting import FOR_EVER
+from headwater.node.hotpath import LARGE_PACKET, Channel, Fanout
+from headwater.node.server import Server
+from headwater.session.connection import CLOSING, CONNECTED
+from headwater.session.outbound import waiting_size
+from headwater.session.session import Session
+
+
+def check(server: Server) -> None:
+    """Raise AssertionError where a broker's state contradicts itself. Call it after a turn, not within one."""
+    assert server.stats.failures == 0, "dealing with a packet raised"
+    assert not server.hot.open and not server.hot.dirty, "a turn ended with something unsent"
+    for channel in server.channels:
+        _check_channel(server, channel)
+    for session in server.sessions.values():
+        _check_session(server, session)
+    _check_budget(server)
+    _check_subscriptions(server)
+    _check_timers(server)
+    for topic, fanout in server.hot.topics.items():
+        _check_fanout(server, topic, fanout)
+    connected = [channel for channel in server.channels if channel.state == CONNECTED]
+    assert server.connecting.connected == len(connected)
+
+
+def _check_channel(server: Server, channel: Channel) -> None:
+    assert channel.fd >= 0, "a closed channel is still served"
+    assert not channel.out, "a turn ended with bytes that were not handed to the socket"
+    waiting = sum(len(piece) for piece in channel.backlog or ())
+    assert channel.backlog_size == waiting
+    assert (channel.backlog is None) == (waiting == 0)
+    assert channel.need == 0 or channel.have == sum(len(part) for part in channel.parts or ()) < channel.need
+    if channel.state == CONNECTED:
+        session = channel.session
+        assert session is not None and session.connection is channel
+        assert server.sessions[session.client_id] is session
+        outbound = session.outbound
+        if outbound.waiting() or outbound.unsent or channel.congested:
+            assert channel.held, "something waits, but what comes next would overtake it"
+    if channel.state == CLOSING:
+        assert channel.session is None
+        assert channel.need == 0, "a closing channel still collects a packet"
+
+
+def _check_session(server: Server, session: Session) -> None:
+    outbound = session.outbound
+    assert server.sessions[session.client_id] is session
+    assert outbound.queued_bytes == sum(waiting_size(delivery) for delivery in outbound.queue or ())
+    assert outbound.waiting() <= outbound.max_messages
+    assert outbound.queued_bytes <= outbound.max_bytes
+    assert set(outbound.unsent) <= set(outbound.flights)
+    assert all(0 < packet_id < 65536 for packet_id in outbound.flights)
+    if session.connection is None:
+        assert outbound.quota == 0
+        assert session.expiry_interval > 0
+        assert (session in server.connecting.expiries) == (session.expiry_interval != FOR_EVER)
+        assert (session.will is not None) == (session in server.connecting.wills)
+    else:
+        assert session.connection in server.channels
+        sent = len(outbound.flights) - len(outbound.unsent)
+        assert outbound.quota == outbound.window - sent, "the quota lost count"
+        released = sum(flight.released for flight in outbound.flights.values())
+        assert sent <= max(outbound.window, released)
+        assert session not in server.connecting.expiries
+        assert session not in server.connecting.wills
+
+
+def _check_budget(server: Server) -> None:
+    queued = sum(session.outbound.queued_bytes for session in server.sessions.values())
+    unsent = sum(channel.backlog_size for channel in server.channels)
+    collecting = sum(channel.need for channel in server.channels if channel.need > LARGE_PACKET)
+    assert server.budget.used == queued + unsent + collecting, "the budget lost count"
+
+
+def _check_subscriptions(server: Server) -> None:
+    wanted = {
+        (session, name)
+        for session in server.sessions.values()
+        for name, subscription in session.subscriptions.items()
+        if subscription.share is None
+    }
+    router = server.router
+    held = {(session, filter) for filter in router.trie.filters() for session in router.trie.get(filter) or ()}
+    assert held == wanted, "the trie has other subscriptions than the sessions"
+    shared = 0
+    for session in server.sessions.values():
+        for subscription in session.subscriptions.values():
+            if subscription.share is not None:
+                shared += 1
+                group = router.groups.get(subscription.share, subscription.filter)
+                assert group is not None
+                member = group.member(session)
+                assert member is not None and member.online == session.online
+    assert server.subscribing.count == len(wanted) + shared
+
+
+def _check_timers(server: Server) -> None:
+    """Cancelled timers may stay for a while, others must have an owner."""
+    timers = server.timers
+    alive = [timer for timer in timers._heap if timer.callback is not None]
+    owners = len(server.stalls) + len(server.connecting.expiries) + len(server.connecting.wills)
+    assert len(alive) <= owners + len(server.channels) + 2, "timers without an owner"
+    assert timers.soonest <= min((timer.when for timer in alive), default=NEVER)
+
+
+def _check_fanout(server: Server, topic: bytes, fanout: Fanout) -> None:
+    """What the hot path remembers of a topic is what it would find out now."""
+    fresh = server.hot._make_fanout(server.router.route(topic.decode()))
+    for name in ("members4", "members5", "unacked4", "unacked5", "acked4", "acked5"):
+        remembered = cast("list[Channel]", getattr(fanout, name))
+        assert set(remembered) == set(cast("list[Channel]", getattr(fresh, name))), name
+        assert all(channel.state == CONNECTED for channel in remembered)
+    for name in ("special", "absent"):
+        assert {recipient.session for recipient in getattr(fanout, name)} == {
+            recipient.session for recipient in getattr(fresh, name)
+        }
+    assert set(fanout.groups) == set(fresh.groups)
+    assert fanout.empty == fresh.empty
+    assert not fanout.pieces4 and not fanout.pieces5 and fanout.count == 0 and not fanout.claimed

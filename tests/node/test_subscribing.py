@@ -1,0 +1,114 @@
+"""SUBSCRIBE and UNSUBSCRIBE: how many, and which retained messages come."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.node.config import Config
+from headwater.wire.packets import Properties, Publish, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
+from headwater.wire.reasons import NO_SUBSCRIPTION_EXISTED, QUOTA_EXCEEDED, TOPIC_FILTER_INVALID
+from tests.node.memory import Client, MemoryBroker
+from tests.node.test_server import payloads, subscribed
+
+
+def reasons(client: Client, *requests: SubscribeRequest) -> list[int]:
+    client.send(Subscribe(1, list(requests)))
+    answer = client.packets()[0]
+    assert isinstance(answer, Suback)
+    return answer.reasons
+
+
+@pytest.mark.parametrize(("version", "refused"), [(5, QUOTA_EXCEEDED), (4, 0x80)])
+def test_one_subscription_too_many_is_refused(version: int, refused: int) -> None:
+    broker = MemoryBroker(Config(sys_interval=0, max_subscriptions=2))
+    client, other = broker.client("c", version), broker.client("o", version)
+    assert reasons(client, *(SubscribeRequest(filter) for filter in "abc")) == [0, 0, refused]
+    assert reasons(client, SubscribeRequest("a", 1)) == [1], "replacing one is not one more"
+    assert reasons(client, SubscribeRequest("$share/g/a")) == [refused]
+    client.send(Unsubscribe(1, ["a"]))
+    client.packets()
+    assert reasons(client, SubscribeRequest("c")) == [0]
+    assert reasons(other, SubscribeRequest("a"), SubscribeRequest("b")) == [0, 0], "each client has its own"
+    assert broker.server.subscribing.count == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "good", "bad"),
+    [({"max_topic_levels": 2}, "a/b", "a/b/c"), ({"max_topic_length": 5}, "abcde", "abcdef")],
+)
+def test_filters_are_bounded(settings: dict[str, int], good: str, bad: str) -> None:
+    broker = MemoryBroker(Config(sys_interval=0, **settings))  # type: ignore[arg-type]
+    assert reasons(broker.client("c"), SubscribeRequest(good), SubscribeRequest(bad)) == [0, TOPIC_FILTER_INVALID]
+
+
+def test_the_granted_qos_is_bounded_by_ours() -> None:
+    broker = MemoryBroker(Config(sys_interval=0, max_qos=1))
+    assert reasons(broker.client("c"), *(SubscribeRequest("t", qos) for qos in (0, 1, 2))) == [0, 1, 1]
+
+
+def test_unsubscribing_what_there_is_and_what_there_is_not() -> None:
+    broker = MemoryBroker()
+    client = subscribed(broker, "c", "$share/g/t")
+    client.send(Unsubscribe(7, ["$share/g/t", "t", "$share/g/t"]))
+    assert client.packets() == [Unsuback(7, [0, NO_SUBSCRIPTION_EXISTED, NO_SUBSCRIPTION_EXISTED])]
+    assert broker.server.subscribing.count == 0
+
+
+def retained(broker: MemoryBroker, *topics: str) -> Client:
+    publisher = broker.client("p")
+    for topic in topics:
+        publisher.send(Publish(topic, topic.encode(), 1, True, False, 1))
+    publisher.packets()
+    return publisher
+
+
+def test_shared_subscriptions_get_no_retained_messages() -> None:
+    broker = MemoryBroker()
+    retained(broker, "a")
+    client = broker.client("c")
+    client.send(Subscribe(1, [SubscribeRequest("$share/g/a", 1), SubscribeRequest("a", 1)]))
+    assert payloads(client) == [b"a"]
+
+
+@pytest.mark.parametrize(("handling", "first", "again"), [(0, 1, 1), (1, 1, 0), (2, 0, 0)])
+def test_retain_handling(handling: int, first: int, again: int) -> None:
+    broker = MemoryBroker()
+    retained(broker, "a")
+    client = broker.client("c")
+    for count in (first, again):
+        client.send(Subscribe(1, [SubscribeRequest("a", 1, retain_handling=handling)]))
+        assert [message.retain for message in client.messages()] == [True] * count
+
+
+def test_no_local_holds_for_ones_own_retained_messages() -> None:
+    broker = MemoryBroker()
+    publisher = retained(broker, "a")
+    publisher.send(Subscribe(1, [SubscribeRequest("a", 1, no_local=True)]))
+    assert publisher.messages() == []
+
+
+def test_retained_messages_are_bounded() -> None:
+    """One too many is delivered but not kept; those there are can be replaced; removing one makes room."""
+    broker = MemoryBroker(Config(sys_interval=0, max_retained=2))
+    reader = subscribed(broker, "r", "#", 1)
+    publisher = retained(broker, "a", "b", "c", "a")
+    assert payloads(reader) == [b"a", b"b", b"c", b"a"]
+    assert len(broker.server.router.retained) == 2
+    publisher.send(Publish("b", b"", 0, True))
+    publisher.send(Publish("c", b"c", 0, True))
+    late = broker.client("l")
+    late.send(Subscribe(1, [SubscribeRequest("#")]))
+    assert sorted(payloads(late)) == [b"a", b"c"]
+
+
+def test_a_retained_message_expires() -> None:
+    broker = MemoryBroker()
+    broker.client("p").send(Publish("a", b"m", 0, True, properties=Properties(message_expiry_interval=10)))
+    broker.later(9.5)
+    client = broker.client("c")
+    client.send(Subscribe(1, [SubscribeRequest("a")]))
+    [message] = client.messages()
+    assert message.properties == Properties(message_expiry_interval=1)
+    broker.later(1)
+    client.send(Subscribe(1, [SubscribeRequest("a")]))
+    assert client.messages() == []

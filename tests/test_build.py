@@ -1,0 +1,103 @@
+"""What was installed is what was meant to be tested, and a build without a compiler still gives a working package."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import headwater
+from headwater import build_info
+from tests.broker.conftest import OwnBroker
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = Path(headwater.__file__).parent
+EXPECTED = os.environ.get("HEADWATER_EXPECT", "")
+WORDS = {"pure": "interpreted", "compiled": "compiled"}
+
+
+@pytest.mark.skipif(not EXPECTED, reason="HEADWATER_EXPECT is not set; scripts/test sets it to pure or compiled")
+def test_the_modules_are_as_expected() -> None:
+    states = build_info.module_states()
+    assert "headwater.message" in states
+    assert build_info.describe(states.values()) == WORDS[EXPECTED], states
+
+
+@pytest.mark.skipif(not EXPECTED, reason="HEADWATER_EXPECT is not set; scripts/test sets it to pure or compiled")
+def test_processes_started_by_tests_get_the_same_modules() -> None:
+    said = subprocess.run([sys.executable, "-m", "headwater", "version"], capture_output=True, text=True, check=True)
+    assert f"({WORDS[EXPECTED]}, Python" in said.stdout
+
+
+@pytest.mark.skipif(not EXPECTED, reason="HEADWATER_EXPECT is not set; scripts/test sets it to pure or compiled")
+def test_the_broker_of_the_wire_scenarios_has_the_same_modules(tmp_path: Path) -> None:
+    broker = OwnBroker(tmp_path)
+    broker.stop()
+    assert f"({WORDS[EXPECTED]}, Python" in broker.log.read_text()
+
+
+def test_the_sources_hold_no_binaries() -> None:
+    suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    assert [path for path in (ROOT / "src").rglob("*") if path.name.endswith(suffixes)] == []
+
+
+def test_every_compiled_module_has_its_source_beside_it() -> None:
+    for name, compiled in build_info.module_states().items():
+        source = PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
+        assert source.is_file()
+        assert compiled == any(source.with_suffix(s).is_file() for s in importlib.machinery.EXTENSION_SUFFIXES)
+
+
+def test_a_package_means_all_its_modules_but_not_its_init(tmp_path: Path) -> None:
+    for name in ("wire/__init__.py", "wire/b.py", "wire/deep/a.py", "message.py", "node/config.py", "node/loop.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [str(path.relative_to(tmp_path)) for path in build_info.compiled_sources(tmp_path)]
+    assert found == ["message.py", "wire/b.py", "wire/deep/a.py", "node/loop.py"]
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        ([], "interpreted"),
+        ([False, False], "interpreted"),
+        ([True, True], "compiled"),
+        ([True, False, False], "mixed: 1 of 3 modules compiled"),
+    ],
+)
+def test_a_mixed_state_says_so(states: list[bool], words: str) -> None:
+    assert build_info.describe(states) == words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [({"CC": "/bin/false"}, "the C compiler failed"), ({"HEADWATER_PURE": "1"}, "HEADWATER_PURE is set")],
+    ids=["broken compiler", "asked for"],
+)
+def test_without_a_compiler_the_wheel_holds_plain_python(variables: dict[str, str], said: str, tmp_path: Path) -> None:
+    for name in ("src", "pyproject.toml", "setup.py", "LICENSE", "README.md"):
+        source, copy = ROOT / name, tmp_path / name
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        elif source.exists():
+            shutil.copy(source, copy)
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", tmp_path],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert f"headwater build: {said}" in built.stdout + built.stderr
+    [wheel] = (tmp_path / "dist").glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert any(name.endswith("headwater/wire/packets.py") for name in names)
+    assert [name for name in names if name.endswith(".so")] == []

@@ -1,0 +1,153 @@
+"""Which package may import which: the layers of ARCHITECTURE.md, checked against the imports that are really there.
+
+Every import statement counts, wherever it stands: inside functions and under TYPE_CHECKING too.
+"""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "headwater"
+
+BELOW_NODE = ["message", "wire", "session", "routing", "interest", "overlay", "peering", "sdn", "store", "edge"]
+BELOW_BENCH = [*BELOW_NODE, "node", "client", "pipeline", "build_info"]
+
+MAY_IMPORT: dict[str, list[str]] = {
+    "message": [],
+    "wire": [],
+    "session": ["message", "wire"],
+    "routing": ["message"],
+    "interest": ["message", "routing.topics"],
+    "overlay": [],
+    "peering": ["message", "wire", "routing", "interest", "overlay"],
+    "sdn": ["message"],
+    "store": ["message", "routing.topics"],
+    "edge": ["message", "routing", "store", "peering"],
+    "node": [*BELOW_NODE, "build_info"],
+    "client": ["message", "wire", "session"],
+    "pipeline": ["message", "store.reader", "client"],
+    "bench": BELOW_BENCH,
+    "dashboard": [*BELOW_BENCH, "bench"],
+    # The command line and what belongs to it.
+    "__init__": [],
+    "build_info": [],
+    "live": [],
+    "cli": [*BELOW_BENCH, "bench", "dashboard", "live"],
+    "__main__": ["cli"],
+}
+"""What a package (or a module beside the packages) may import, besides itself and the standard library."""
+
+WITHOUT_IO_OR_CLOCK = ["message", "wire", "session", "routing", "interest", "overlay"]
+IO_AND_CLOCKS = {
+    *("asyncio", "concurrent", "datetime", "io", "logging", "multiprocessing", "os", "pathlib", "queue", "sched"),
+    *("select", "selectors", "shutil", "signal", "socket", "socketserver", "ssl", "subprocess", "tempfile"),
+    *("threading", "time"),
+}
+
+
+class Import(NamedTuple):
+    path: Path
+    line: int
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(PACKAGE.parent)}:{self.line} imports {self.target}"
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 2 else parts)
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def is_ours(name: str) -> bool:
+    """Whether the name is of a module or package of ours, not of something in one."""
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(path, node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if node.level:
+                parts = path.relative_to(PACKAGE.parent).parts
+                source = ".".join([*parts[: len(parts) - node.level], *source.split(".")]).strip(".")
+            for alias in node.names:
+                name = f"{source}.{alias.name}"
+                yield Import(path, node.lineno, name if source.startswith("headwater") and is_ours(name) else source)
+
+
+def all_imports() -> list[Import]:
+    return [found for path in sorted(PACKAGE.rglob("*.py")) for found in imports_of(path)]
+
+
+def allowed(found: Import) -> bool:
+    target = found.target.removeprefix("headwater").removeprefix(".")
+    if not target:  # `from headwater import __version__`
+        return True
+    layer = layer_of(found.path)
+    permitted = [layer, *MAY_IMPORT[layer]]
+    return any(target == name or target.startswith(f"{name}.") for name in permitted)
+
+
+def test_every_package_is_in_the_table() -> None:
+    assert {layer_of(path) for path in PACKAGE.rglob("*.py")} - MAY_IMPORT.keys() == set()
+
+
+def test_packages_import_only_what_is_below_them() -> None:
+    found = [each for each in all_imports() if each.target.split(".")[0] == "headwater"]
+    assert found
+    assert [str(each) for each in found if not allowed(each)] == []
+
+
+def test_the_protocol_has_no_io_and_no_clock() -> None:
+    found = [each for each in all_imports() if layer_of(each.path) in WITHOUT_IO_OR_CLOCK]
+    assert found
+    assert [str(each) for each in found if each.target.split(".")[0] in IO_AND_CLOCKS] == []
+
+
+def test_compiled_modules_need_no_third_party() -> None:
+    """mypyc reads them while building, when nothing else is installed."""
+    sources = runpy.run_path(str(PACKAGE / "build_info.py"))["compiled_sources"](PACKAGE)
+    known = {*sys.stdlib_module_names, "headwater", "mypy_extensions"}
+    found = [each for path in sources for each in imports_of(path)]
+    assert found
+    assert [str(each) for each in found if each.target.split(".")[0] not in known] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "fine"),
+    [
+        ("wire/decode.py", "from headwater.message import Message", False),
+        ("wire/decode.py", "from .packets import Packet", True),
+        ("wire/decode.py", "from ..session import connection", False),
+        ("wire/decode.py", "from .. import session", False),
+        ("wire/decode.py", "import headwater.session.connection", False),
+        ("store/reader.py", "from headwater.routing import topics", True),
+        ("store/reader.py", "from headwater.routing.topics import matches", True),
+        ("store/reader.py", "from headwater.routing.topicsy import matches", False),
+        ("client/client.py", "def f():\n    from headwater.node import broker", False),
+        ("session/connection.py", "if TYPE_CHECKING:\n    import headwater.routing.router", False),
+        ("cli.py", "from headwater import __version__", True),
+    ],
+)
+def test_the_reader_of_imports(module: str, line: str, fine: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda self: line)
+    monkeypatch.setattr(Path, "is_dir", lambda self: self.name in ("session", "node"))
+    monkeypatch.setattr(Path, "is_file", lambda self: self.stem == "topics")
+    [found] = imports_of(PACKAGE / module)
+    assert allowed(found) is fine

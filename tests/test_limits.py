@@ -1,0 +1,90 @@
+"""Promises are shown: each row of docs/limits.md names a test that exists, and each setting is documented."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from headwater.node.config import Config
+
+ROOT = Path(__file__).parent.parent
+LIMITS = ROOT / "docs" / "limits.md"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+COLUMNS = ["what", "default", "setting", "what happens", "test"]
+
+
+class Row(NamedTuple):
+    what: str
+    default: str
+    setting: str
+    what_happens: str
+    test: str
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+
+
+def rows() -> list[Row]:
+    """The rows of all tables on the page; a table with other columns, or a ragged row, is an error."""
+    found: list[Row] = []
+    in_table = False
+    for line in LIMITS.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            in_table = False
+        elif not in_table:
+            assert [cell.lower() for cell in cells(line)] == COLUMNS
+            in_table = True
+        elif not re.fullmatch(r"[|\s:-]+", line):
+            assert len(cells(line)) == len(COLUMNS), f"a row of docs/limits.md has too few or too many cells: {line}"
+            found.append(Row(*cells(line)))
+    return found
+
+
+def names_of_tests(path: Path) -> set[str]:
+    """Names as pytest writes them: `test_x`, `TestClass::test_x`."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            members = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+            names |= {f"{node.name}::{each.name}" for each in members if each.name.startswith("test")}
+    return names
+
+
+def test_there_are_limits() -> None:
+    assert len(rows()) > 10
+
+
+def test_every_limit_names_a_test_that_exists() -> None:
+    wrong = []
+    for row in rows():
+        named = re.findall(r"(tests/[\w/]+\.py)::([\w:]+)", row.test)
+        if not named:
+            wrong.append(f"{row.what}: names no test")
+        for file, name in named:
+            if not (ROOT / file).is_file() or name not in names_of_tests(ROOT / file):
+                wrong.append(f"{row.what}: {file}::{name} does not exist")
+    assert wrong == []
+
+
+def test_every_setting_that_a_limit_names_exists() -> None:
+    named = [(row.what, name) for row in rows() for name in re.findall(r"`(\w+)`", row.setting)]
+    assert [f"{what}: {name}" for what, name in named if name not in Config.model_fields] == []
+
+
+@pytest.mark.parametrize("name", Config.model_fields)
+def test_every_setting_is_described(name: str) -> None:
+    assert Config.model_fields[name].description
+    assert f"`{name}`" in CONFIGURATION.read_text(encoding="utf-8")
+
+
+def test_the_page_of_settings_is_up_to_date() -> None:
+    page = runpy.run_path(str(ROOT / "scripts" / "configuration_page.py"))["page"]()
+    assert CONFIGURATION.read_text(encoding="utf-8") == page, "run scripts/configuration_page.py"
