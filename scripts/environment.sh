@@ -1,5 +1,5 @@
 # Sourced by the other scripts: finds Python, makes a virtual environment and installs the project into it.
-# Sets ROOT and goes there. Everything is quiet unless something is really done, and nothing needs root.
+# Sets ROOT. Everything is quiet unless something is really done, and nothing needs root.
 #
 # An environment is described by its stamp, a hash over the sources, the extras and what decides whether the hot
 # modules get compiled. It is written last, so an interrupted install is simply done again.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import subprocess
@@ -59,11 +58,8 @@ class OwnBroker:
             file = folder / f"broker-{self.target.port}.toml"
             file.write_text(settings)
             command += ["--config", str(file)]
-        path = os.pathsep.join(filter(None, [str(PROJECT / "src"), os.environ.get("PYTHONPATH", "")]))
         with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, cwd=PROJECT, env=os.environ | {"PYTHONPATH": path}
-            )
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=PROJECT)
         self._wait_until_listening()
 
     def _wait_until_listening(self) -> None:

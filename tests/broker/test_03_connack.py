@@ -146,7 +146,6 @@ def test_problem_information_not_requested(target: Target, name: str) -> None:
 
 
 @pytest.mark.own_settings
-@clause("MQTT-3.1.2-29")
 def test_problem_information_requested(target: Target, name: str) -> None:
     """Ours explains a DISCONNECT to those who did not decline, and leaves it at the reason code for those who did."""
     for wanted, declined in (({}, False), ({"request_problem": 1}, False), ({"request_problem": 0}, True)):

@@ -250,7 +250,6 @@ def test_acknowledgements_carry_the_packet_id(target: Target, name: str, version
     peer.publish(name, b"x", 2, pid)
 
 
-@clause("MQTT-2.2.1-3")
 @both_versions
 def test_each_side_has_its_own_packet_ids(target: Target, name: str, version: int) -> None:
     """Client and server may use the same packet id at the same time."""

@@ -120,7 +120,7 @@ def test_retained_messages_are_no_session_state(target: Target, name: str, versi
 # --- expiry ---
 
 
-@clause("MQTT-4.1.0-2", "MQTT-3.1.2-23")
+@clause("MQTT-4.1.0-2")
 @pytest.mark.parametrize("expiry", [{}, {"session_expiry": 0}], ids=["absent", "zero"])
 def test_session_without_expiry(target: Target, name: str, expiry: dict[str, int]) -> None:
     """Without an expiry interval the session ends with the connection."""

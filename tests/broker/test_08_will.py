@@ -90,7 +90,7 @@ def test_disconnected_in_any_form(target: Target, name: str, goodbye: bytes) -> 
     watcher.expect_nothing()
 
 
-@clause("MQTT-3.1.2-8", "MQTT-3.14.4-3")
+@clause("MQTT-3.1.2-8")
 @pytest.mark.parametrize(
     "reason",
     [
@@ -124,7 +124,6 @@ def test_published_once(target: Target, name: str, version: int) -> None:
 
 
 @clause311("MQTT-3.1.2-12")
-@clause("MQTT-3.1.2-7")
 @both_versions
 def test_no_will(target: Target, name: str, version: int) -> None:
     """Without the will flag nothing is published, although an earlier connection had a will."""
@@ -209,7 +208,7 @@ def test_properties(target: Target, name: str) -> None:
     }
 
 
-@clause("MQTT-3.1.3-11", "MQTT-3.1.4-2")
+@clause("MQTT-3.1.4-2", "MQTT-4.7.0-1", "MQTT-4.7.3-1")
 @pytest.mark.parametrize("topic", ["a/#", "a/+/b", "#", ""])
 @both_versions
 def test_topic_with_wildcards(target: Target, name: str, version: int, topic: str) -> None:

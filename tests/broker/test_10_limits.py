@@ -132,7 +132,6 @@ def test_topic_aliases_within_the_limit(target: Target, name: str) -> None:
         assert (topic, got.payload) == (f"{name}/{number}", b"%d" % number)
 
 
-@clause("MQTT-3.1.2-26")
 def test_topic_aliases_end_with_the_connection(target: Target, name: str) -> None:
     """Aliases do not outlive their connection: the topic is spelled out again on the next."""
     peer, writer = connected(target, name, topic_alias_maximum=5, **kept(5)), connected(target, f"{name}p")

@@ -70,7 +70,6 @@ def test_each_qos_has_its_answer(target: Target, name: str, version: int) -> Non
     peer.expect_nothing()
 
 
-@clause("MQTT-3.3.4-1")
 @both_versions
 def test_an_empty_payload_is_delivered(target: Target, name: str, version: int) -> None:
     """A PUBLISH with a payload of zero bytes is a message as any other."""

@@ -86,7 +86,6 @@ def test_an_alias_above_the_maximum_ends_the_connection(target: Target, name: st
         peer.expect_closed(0x94)
 
 
-@clause("MQTT-3.3.2-12")
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_an_alias_that_was_never_set_ends_the_connection(target: Target, name: str, qos: int) -> None:
     """An alias without topic name must have been set before on this connection."""
@@ -170,7 +169,7 @@ def test_aliases_to_the_client_stay_within_its_grant(target: Target, name: str, 
         assert bare > 0, "our broker is to use the aliases that the client granted"
 
 
-@clause("MQTT-3.3.2-11", "MQTT-3.3.2-7")
+@clause("MQTT-3.3.2-11")
 def test_redelivery_does_not_rely_on_aliases_of_the_connection_before(target: Target, name: str) -> None:
     """Messages that went out by alias say their topic again when they are sent again on a new connection."""
     sub = connected(target, f"{name}s", clean=True, session_expiry=60, topic_alias_maximum=5)

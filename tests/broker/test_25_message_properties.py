@@ -114,7 +114,7 @@ def test_text_properties_that_are_not_utf8_end_the_connection(target: Target, na
     peer.expect_closed(0x81)
 
 
-@clause("MQTT-3.3.2-17")
+@clause("MQTT-1.5.7-1")
 @pytest.mark.parametrize("pair", [(b"\xff", b""), (b"", b"\xff"), (b"a\x00", b"")], ids=["name", "value", "null"])
 def test_user_properties_that_are_not_utf8_end_the_connection(
     target: Target, name: str, pair: tuple[bytes, bytes]

@@ -185,7 +185,6 @@ def test_an_acknowledgement_too_many_does_not_raise_the_quota(target: Target, na
     sub.expect_nothing()
 
 
-@clause("MQTT-4.9.0-2")
 def test_qos_0_is_not_lost_while_the_quota_is_used_up(target: Target, name: str) -> None:
     """QoS 0 needs no quota; whether it waits behind what does is the broker's choice, but it arrives."""
     sub = connected(target, f"{name}s", receive_maximum=1)
@@ -252,7 +251,6 @@ def test_pipelined_qos_1_messages_do_not_exceed_our_receive_maximum(
         peer.expect_ack(build.PUBACK, pid)
 
 
-@clause("MQTT-4.9.0-2")
 def test_a_311_client_has_no_receive_maximum(target: Target, name: str) -> None:
     """3.1.1 has no quota: at least ten messages go out without an acknowledgement."""
     sub = connected(target, f"{name}s", V311)

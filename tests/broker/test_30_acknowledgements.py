@@ -117,7 +117,7 @@ def test_pubrec_for_an_unknown_identifier_is_answered_0x92(target: Target, name:
     peer.expect_ack(build.PUBREL, 77, 0x92)
 
 
-@clause("MQTT-4.4.0-2")
+@clause("MQTT-4.3.3-4")
 def test_a_refusal_of_an_unknown_message_is_not_answered(target: Target, name: str) -> None:
     """PUBREC with an error is the end of an exchange, so no PUBREL follows."""
     peer = connected(target, name)

@@ -208,7 +208,7 @@ def test_replacing_a_subscription_loses_and_doubles_nothing(target: Target, name
     assert received == [build.publish(name, b"%d" % number, version=version) for number in range(20)]
 
 
-@clause("MQTT-3.8.4-8", "MQTT-3.3.4-2")
+@clause("MQTT-3.8.4-8")
 @clause311("MQTT-3.8.4-6")
 @both_versions
 @pytest.mark.parametrize("granted", [0, 1, 2])

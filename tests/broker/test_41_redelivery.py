@@ -115,7 +115,7 @@ def test_a_clean_start_sends_nothing_again(target: Target, name: str, version: i
     sub.expect_nothing()
 
 
-@clause("MQTT-4.4.0-2", "MQTT-3.4.2-1", "MQTT-3.5.2-1")
+@clause("MQTT-4.4.0-2")
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_refused_message_is_not_sent_again(target: Target, name: str, qos: int) -> None:
     """PUBACK or PUBREC of 0x80 or more is an acknowledgement."""

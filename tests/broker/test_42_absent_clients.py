@@ -87,7 +87,7 @@ def test_each_matching_session_gets_its_copy(target: Target, name: str, version:
     end(target, f"{name}a", version)
 
 
-@clause("MQTT-4.5.0-1", "MQTT-3.10.4-2")
+@clause("MQTT-4.5.0-1", "MQTT-3.8.4-4")
 def test_what_waits_stays_when_the_subscription_is_changed(target: Target, name: str) -> None:
     """Messages queued before a SUBSCRIBE replaces their subscription are delivered as they were queued."""
     sub = lasting(target, f"{name}s", V5, receive_maximum=1)

@@ -165,7 +165,7 @@ MIXED_SUBSCRIBERS: list[tuple[int, int, str, dict[str, int]]] = [
 ]
 
 
-@clause("MQTT-4.6.0-5", "MQTT-3.3.2-18")
+@clause("MQTT-4.6.0-5")
 @both_versions
 @pytest.mark.parametrize("seed", range(3))
 def test_every_form_of_message_mixed_in_one_write(target: Target, name: str, version: int, seed: int) -> None:
@@ -312,7 +312,7 @@ def test_aliases_keep_the_order(target: Target, name: str) -> None:
     assert [each.topic for each in got] == [f"{name}/{number % 3 + 1}" for number in range(120)]
 
 
-@clause("MQTT-3.8.4-4", "MQTT-4.6.0-5")
+@clause("MQTT-4.6.0-5")
 @both_versions
 def test_subscribe_and_publish_in_one_write_take_effect_in_order(target: Target, name: str, version: int) -> None:
     """What is published before the SUBSCRIBE in the same stream is not delivered, what is published after is."""

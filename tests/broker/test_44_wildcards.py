@@ -64,7 +64,6 @@ def test_leading_wildcards_do_not_match_dollar_topics(target: Target, name: str,
         assert not got.topic.startswith("$") and got.retain
 
 
-@clause("MQTT-4.7.2-1")
 @clause311("MQTT-4.7.2-1")
 @both_versions
 @pytest.mark.parametrize("filter", ["$d{0}/#", "$d{0}/+", "$d{0}/x", "$d{0}/+/#"])
@@ -109,7 +108,6 @@ def test_topics_are_not_normalised(target: Target, name: str, version: int) -> N
         sub.expect_nothing()
 
 
-@clause("MQTT-4.7.1-1")
 @both_versions
 def test_a_topic_that_was_quiet_finds_a_later_wildcard(target: Target, name: str, version: int) -> None:
     """What a broker remembers about a topic is renewed when subscriptions come, change and go."""

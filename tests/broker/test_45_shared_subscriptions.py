@@ -46,7 +46,6 @@ def test_each_message_goes_to_one_member(target: Target, name: str, version: int
     assert all(share == sorted(share) for share in shares)
 
 
-@clause("MQTT-4.8.2-1")
 def test_groups_are_independent(target: Target, name: str) -> None:
     """Two groups and an ordinary subscriber each get every message; one client may be in several groups."""
     one = group(target, f"{name}1", 2, f"$share/{name}1/{name}")
@@ -62,7 +61,6 @@ def test_groups_are_independent(target: Target, name: str) -> None:
     plain.expect(*(build.publish(name, payload) for payload in payloads))
 
 
-@clause("MQTT-4.8.2-1")
 def test_the_same_name_with_another_filter_is_another_group(target: Target, name: str) -> None:
     """A group is the pair of share name and filter."""
     exact, wild = connected(target, f"{name}e"), connected(target, f"{name}w")
@@ -73,7 +71,6 @@ def test_the_same_name_with_another_filter_is_another_group(target: Target, name
     wild.expect(build.publish(f"{name}/a", b"x"))
 
 
-@clause("MQTT-4.8.2-1")
 def test_a_member_may_subscribe_ordinarily_as_well(target: Target, name: str) -> None:
     """The ordinary subscription and the shared one are two: the only member gets the message by each of them."""
     peer = connected(target, name)
@@ -86,7 +83,6 @@ def test_a_member_may_subscribe_ordinarily_as_well(target: Target, name: str) ->
     peer.expect_nothing()
 
 
-@clause("MQTT-3.3.1-9", "MQTT-4.8.2-1")
 @deviates("mosquitto 2.0: sends retained messages to shared subscriptions")
 @pytest.mark.parametrize("handling", [0, 1])
 def test_shared_subscriptions_get_no_retained_messages(target: Target, name: str, handling: int) -> None:
@@ -155,7 +151,7 @@ def test_each_member_gets_its_granted_qos(target: Target, name: str) -> None:
     assert total == 9
 
 
-@clause("MQTT-4.8.2-1", "MQTT-3.10.4-1")
+@clause("MQTT-3.10.4-1")
 def test_a_member_that_leaves_gets_no_more(target: Target, name: str) -> None:
     """Those who unsubscribe or disconnect leave the whole stream to the others; the last takes all."""
     members = group(target, name, 3, f"$share/g{name}/{name}")
@@ -169,7 +165,6 @@ def test_a_member_that_leaves_gets_no_more(target: Target, name: str) -> None:
     assert drain(members[2], f"{name}end2") == [b"0", b"1", b"2", b"3", b"4"]
 
 
-@clause("MQTT-4.8.2-1", "MQTT-3.8.4-3")
 def test_subscribing_again_does_not_make_a_second_member(target: Target, name: str) -> None:
     """The only member that subscribes twice gets each message once, with its new QoS."""
     peer = connected(target, f"{name}s")
@@ -180,7 +175,7 @@ def test_subscribing_again_does_not_make_a_second_member(target: Target, name: s
     peer.expect_nothing()
 
 
-@clause("MQTT-4.5.0-1", "MQTT-4.8.2-1")
+@clause("MQTT-4.5.0-1")
 def test_an_absent_member_and_a_present_one_share(target: Target, name: str) -> None:
     """Each message is delivered once: to the one that is there, or to the absent one when it comes back."""
     away = lasting(target, f"{name}a", V5)
@@ -197,7 +192,7 @@ def test_an_absent_member_and_a_present_one_share(target: Target, name: str) -> 
     assert sorted(got + drain(away, f"{name}enda")) == payloads
 
 
-@clause("MQTT-4.5.0-1", "MQTT-4.8.2-1")
+@clause("MQTT-4.5.0-1")
 def test_messages_wait_for_the_only_member(target: Target, name: str) -> None:
     """A group whose members are all away keeps QoS 1 and 2 messages in a member's session."""
     away = lasting(target, f"{name}a", V5)
@@ -262,7 +257,6 @@ def test_a_refused_message_is_not_offered_to_others(target: Target, name: str, q
     second.expect_nothing()
 
 
-@clause("MQTT-4.8.2-4")
 def test_a_qos_1_message_is_not_lost_with_its_members_connection(target: Target, name: str) -> None:
     """An unacknowledged QoS 1 message is sent to another member at once, or again to the same when it is back."""
     first, second, _ = begun(target, name, 1)

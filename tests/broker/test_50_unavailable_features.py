@@ -26,7 +26,7 @@ def test_publishing_above_the_maximum_qos_ends_the_connection(broker_with: Broke
         peer.expect_closed(0x9B)
 
 
-@clause("MQTT-3.2.2-10", "MQTT-3.8.4-7", "MQTT-3.8.4-8")
+@clause("MQTT-3.2.2-10", "MQTT-3.8.4-7")
 @pytest.mark.parametrize("highest", [0, 1])
 def test_subscribing_above_the_maximum_qos_grants_less(broker_with: Broker, name: str, highest: int) -> None:
     """A SUBSCRIBE of any QoS is accepted; SUBACK tells the QoS granted, in both versions."""
@@ -45,7 +45,7 @@ def test_publishing_above_the_maximum_qos_ends_a_311_connection(broker_with: Bro
     peer.expect_closed()
 
 
-@clause("MQTT-3.2.2-12", "MQTT-3.2.2-13", "MQTT-3.2.2-14")
+@clause("MQTT-3.2.2-12", "MQTT-3.2.2-13")
 def test_a_will_above_what_is_supported_is_refused(broker_with: Broker, name: str) -> None:
     """A will with a QoS or RETAIN that the broker does not support is refused with 0x9B or 0x9A."""
     target = broker_with("max_qos = 1\nretain_available = false")
@@ -117,7 +117,7 @@ def test_everything_is_available_by_default(target: Target, name: str) -> None:
     assert "maximum_qos" not in peer.properties
 
 
-@clause("MQTT-3.2.2-17", "MQTT-3.3.2-9")
+@clause("MQTT-3.3.2-9", "MQTT-3.2.2-18")
 def test_topic_aliases_can_be_unavailable(broker_with: Broker, name: str) -> None:
     """With Topic Alias Maximum 0 any alias ends the connection with 0x94."""
     peer = connected(broker_with("topic_alias_maximum = 0"), name)

@@ -1,12 +1,13 @@
-"""What must hold between two turns of a broker, whatever clients did: what is derived is computed again and compared."""
+"""What must hold between two turns of a broker, whatever clients did: all that is derived is computed again."""
 
 from __future__ import annotations
 
 from typing import cast
 
 from headwater.message import NEVER
+from headwater.node.channel import Channel, Fanout
 from headwater.node.connecting import FOR_EVER
-from headwater.node.hotpath import LARGE_PACKET, Channel, Fanout
+from headwater.node.hotpath import LARGE_PACKET
 from headwater.node.server import Server
 from headwater.session.connection import CLOSING, CONNECTED
 from headwater.session.outbound import waiting_size
@@ -24,7 +25,7 @@ def check(server: Server) -> None:
     _check_budget(server)
     _check_subscriptions(server)
     _check_timers(server)
-    for topic, fanout in server.hot.topics.items():
+    for topic, fanout in server.hot.fanouts.topics.items():
         _check_fanout(server, topic, fanout)
     connected = [channel for channel in server.channels if channel.state == CONNECTED]
     assert server.connecting.connected == len(connected)
@@ -112,7 +113,7 @@ def _check_timers(server: Server) -> None:
 
 def _check_fanout(server: Server, topic: bytes, fanout: Fanout) -> None:
     """What the hot path remembers of a topic is what it would find out now."""
-    fresh = server.hot._make_fanout(server.router.route(topic.decode()))
+    fresh = server.hot.fanouts._make_fanout(server.router.route(topic.decode()))
     for name in ("members4", "members5", "unacked4", "unacked5", "acked4", "acked5"):
         remembered = cast("list[Channel]", getattr(fanout, name))
         assert set(remembered) == set(cast("list[Channel]", getattr(fresh, name))), name

@@ -146,8 +146,12 @@ def test_long_topics_are_not_remembered() -> None:
         publisher.send(Publish(f"{number}/" + "x" * 60_000, b"1"))
         publisher.send(Publish(f"{number}/" + "x" * 60_000, b"1", 2, packet_id=number + 1))
     assert len(reader.messages()) == 40
-    hot = broker.server.hot
-    remembered = [*hot.topics, *hot.older_topics, *(topic.encode() for topic in broker.server.router.routes)]
+    fanouts = broker.server.hot.fanouts
+    remembered = [
+        *fanouts.topics,
+        *fanouts.older_topics,
+        *(topic.encode() for topic in broker.server.router.routes),
+    ]
     assert sum(len(topic) for topic in remembered) < 100_000
 
 
@@ -158,7 +162,7 @@ def test_long_properties_are_not_remembered() -> None:
     for number in range(20):
         publisher.send(Publish("t", b"1", properties=Properties(correlation_data=bytes([number]) * 15_000)))
     assert len(reader.messages()) == 20
-    assert sum(len(block) for block in broker.server.hot.properties) < 50_000
+    assert sum(len(block) for block in broker.server.hot.properties.blocks) < 50_000
 
 
 def test_a_large_packet_in_tiny_parts_costs_no_object_for_each() -> None:

@@ -19,7 +19,7 @@ from tests.brokers import free_port, wait_until_listening
 BATCHES = 12
 WARM_UP = 4
 GROWTH = 4 << 20
-"""Bytes that the allocator may still need when everything has been seen once; a leak of one buffer per connection is more."""
+"""Bytes that the allocator may still need after the warm-up; a leak of a few KB per connection is more."""
 
 
 @pytest.mark.slow

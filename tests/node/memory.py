@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from typing import cast
 
+from headwater.node.channel import Channel
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
-from headwater.node.hotpath import Channel
 from headwater.node.loop import Plane
 from headwater.node.server import Server
 from headwater.wire import FROM_SERVER, PacketReader, decode, encode

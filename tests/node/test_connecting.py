@@ -157,7 +157,9 @@ def test_a_will_waits_for_its_delay_but_not_longer_than_its_session(delay: int, 
     [(10, False, False), (10, True, True), (0, False, True), (0, True, True)],
 )
 @pytest.mark.parametrize("taken_over", [True, False])
-def test_coming_back_in_time_silences_a_delayed_will(delay: int, clean: bool, published: bool, taken_over: bool) -> None:
+def test_coming_back_in_time_silences_a_delayed_will(
+    delay: int, clean: bool, published: bool, taken_over: bool
+) -> None:
     """Unless it comes with a clean start, which ends the old session. The same for a take-over as for a loss."""
     broker = MemoryBroker()
     watcher = subscribed(broker, "watcher", "w")
@@ -204,7 +206,10 @@ def test_the_will_of_the_new_connection_replaces_the_old_one() -> None:
 
 
 @pytest.mark.parametrize(("version", "reason"), [(5, NOT_AUTHORIZED), (4, 5)])
-@pytest.mark.parametrize(("allowed", "loopback", "fine"), [(None, True, True), (None, False, False), (True, False, True), (False, True, False)])
+@pytest.mark.parametrize(
+    ("allowed", "loopback", "fine"),
+    [(None, True, True), (None, False, False), (True, False, True), (False, True, False)],
+)
 def test_anonymous_clients(version: int, reason: int, allowed: bool | None, loopback: bool, fine: bool) -> None:
     broker = MemoryBroker(Config(sys_interval=0, allow_anonymous=allowed))
     client = Client(broker)

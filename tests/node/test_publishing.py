@@ -30,7 +30,11 @@ def test_clients_may_not_write_below_sys() -> None:
     reader = subscribed(broker, "r", "$SYS/#")
     for version, reason in ((5, NOT_AUTHORIZED), (4, 0)):
         client = broker.client(f"c{version}", version)
-        client.send(Publish("$SYS/x", b"m", 1, True, False, 1), Publish("$SYS/x", b"m", 2, True, False, 2), Publish("$SYS/x", b"m"))
+        client.send(
+            Publish("$SYS/x", b"m", 1, True, False, 1),
+            Publish("$SYS/x", b"m", 2, True, False, 2),
+            Publish("$SYS/x", b"m"),
+        )
         assert client.packets() == [Puback(1, reason), Pubrec(2, reason)]
     assert payloads(reader) == [] and len(broker.server.router.retained) == 0
 

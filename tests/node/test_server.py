@@ -118,7 +118,9 @@ def test_a_wall_clock_that_jumps_does_not_matter() -> None:
     """No module asks for the time of day: the loop and the broker read the monotonic clock, the others are told."""
     wrong: list[str] = []
     clocks: list[str] = []
-    for path in sorted(each for part in ("node", "session", "routing", "wire") for each in (PACKAGE / part).rglob("*.py")):
+    for path in sorted(
+        each for part in ("node", "session", "routing", "wire") for each in (PACKAGE / part).rglob("*.py")
+    ):
         for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names: list[str] = []
             if isinstance(found, ast.Import):
@@ -263,9 +265,7 @@ def test_what_comes_later_waits_behind_what_is_sent_again() -> None:
     publisher = broker.client("p")
     publisher.send(Publish("a", b"1", 1, False, False, 1), Publish("a", b"2", 1, False, False, 2))
     reader.lose()
-    again = broker.client(
-        "r", clean_start=False, properties=Properties(session_expiry_interval=60, receive_maximum=1)
-    )
+    again = broker.client("r", clean_start=False, properties=Properties(session_expiry_interval=60, receive_maximum=1))
     publisher.send(Publish("b", b"3"))
     [first] = again.messages()
     assert (first.payload, first.dup) == (b"1", True)

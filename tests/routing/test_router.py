@@ -31,7 +31,9 @@ def named(router: Router, topic: str) -> list[tuple[object, list[str]]]:
     st.booleans(),
     st.integers(1, 3),
     st.lists(
-        st.tuples(st.booleans(), st.sampled_from(SESSIONS), st.sampled_from(FILTERS), st.sampled_from([None, None, "g"])),
+        st.tuples(
+            st.booleans(), st.sampled_from(SESSIONS), st.sampled_from(FILTERS), st.sampled_from([None, None, "g"])
+        ),
         max_size=30,
     ),
 )
@@ -95,7 +97,9 @@ def test_a_delivery_has_the_lower_qos(published: int, granted: int, got: int) ->
 def test_overlapping_subscriptions_give_one_delivery_with_the_best_of_all() -> None:
     """The highest QoS [MQTT-3.3.4-2], all identifiers [MQTT-3.3.4-4], retain as published if one of them asks for it."""
     several = recipient(
-        Subscription("a", 1, identifier=5), Subscription("#", 2), Subscription("+", 0, retain_as_published=True, identifier=5)
+        Subscription("a", 1, identifier=5),
+        Subscription("#", 2),
+        Subscription("+", 0, retain_as_published=True, identifier=5),
     )
     delivery = several.delivery(Message("a", qos=2, retain=True), False)
     assert delivery is not None

@@ -37,7 +37,15 @@ def test_what_belongs_to_the_message_is_passed_on_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     ("interval", "waited", "left"),
-    [(10, 0.0, 10), (10, 0.5, 10), (10, 1.0, 9), (10, 9.5, 1), (10, 10.0, 1), (10, 99.0, 1), (0xFFFFFFFF, 1.0, 0xFFFFFFFE)],
+    [
+        (10, 0.0, 10),
+        (10, 0.5, 10),
+        (10, 1.0, 9),
+        (10, 9.5, 1),
+        (10, 10.0, 1),
+        (10, 99.0, 1),
+        (0xFFFFFFFF, 1.0, 0xFFFFFFFE),
+    ],
 )
 def test_the_expiry_is_counted_down(interval: int, waited: float, left: int) -> None:
     """In whole seconds, rounded up: never more than there were, and 0 is never sent (what expired is not sent at all,

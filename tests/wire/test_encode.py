@@ -135,7 +135,7 @@ def test_longer_or_reordered_forms_are_not_written(vector: Good) -> None:
         # no packet at all
         (Packet(), V5),
     ],
-    ids=lambda value: repr(value)[:60],
+    ids=lambda value: repr(value)[:60].split(" object at")[0],
 )
 def test_what_the_standard_forbids_is_not_written(packet: Packet, version: int) -> None:
     with pytest.raises(LocalProtocolError):

@@ -1,9 +1,9 @@
-"""Hostile clients against a broker process: scripts/bench fuzz [--minutes N] [--seed N] [--command 'broker --port {port}']
+"""Hostile clients against a broker process: scripts/bench fuzz [--minutes N] [--seed N] [--command 'NAME {port}']
 
-Batches of damaged conversations arrive whole, in pieces or byte by byte, and end politely, by a reset, by a half-close or
-not at all; some clients never read, and floods of connections send nothing. After every batch the broker has to live, to
-serve a normal client in time, and to have closed what its peers closed; over many batches its memory must not grow.
-The seed decides everything but the timing.
+Batches of damaged conversations arrive whole, in pieces or byte by byte, and end politely, by a reset, by a half-close
+or not at all; some clients never read, and floods of connections send nothing. After every batch the broker has to
+live, to serve a normal client in time, and to have closed what its peers closed; over many batches its memory must not
+grow. The seed decides everything but the timing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ connect_timeout = 2.0
 max_session_expiry = 1
 max_retained = 100
 """
-"""What hostile clients could keep legitimately (sessions, retained messages) is bounded, so that growth means a leak."""
+"""What hostile clients may keep (sessions, retained messages) is bounded, so that growth means a leak."""
 RESET: Final = struct.pack("ii", 1, 0)
 
 

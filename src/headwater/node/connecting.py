@@ -1,6 +1,6 @@
-"""CONNECT, AUTH and DISCONNECT; sessions that begin, resume, are taken over and end; wills (MQTT 5.0, 3.1, 3.2, 3.14, 3.15).
+"""CONNECT, AUTH and DISCONNECT; sessions that begin, resume, are taken over and end; wills (3.1, 3.2, 3.14, 3.15).
 
-    CONNECT -> checks -> guards (connect, authenticate or AUTH exchange) -> session made or resumed -> CONNACK -> what waits
+    CONNECT -> checks -> guards (connect, authenticate or AUTH) -> session made or resumed -> CONNACK -> what waits
 
 A session that lost its connection waits for its expiry interval; a will waits for its delay, but not longer than its
 session [MQTT-3.1.3-9]. Both are timers here.
@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from headwater.message import NEVER, Message
+from headwater.node.channel import Channel
 from headwater.node.hooks import Refusal
-from headwater.node.hotpath import Channel
 from headwater.node.timers import Timer
 from headwater.routing.shared import Group
 from headwater.routing.topics import InvalidTopicName, check_name
@@ -110,7 +110,7 @@ class Connecting:
             check_name(will.topic, config.max_topic_levels)
         except InvalidTopicName as error:
             return Refusal(TOPIC_NAME_INVALID, str(error))
-        return Refusal(NOT_AUTHORIZED) if will.topic.startswith("$SYS") else None
+        return None
 
     def _authenticate(self, channel: Channel, packet: Connect) -> Refusal | None:
         hooks = self.server.hooks
@@ -147,9 +147,8 @@ class Connecting:
         method = None if properties is None else properties.authentication_method
         if method != channel.authentication_method:  # [MQTT-4.12.0-5]
             raise RemoteProtocolError(PROTOCOL_ERROR, "the authentication method changed")
-        again = channel.state == CONNECTED
-        expected = (REAUTHENTICATE, CONTINUE_AUTHENTICATION) if again else (CONTINUE_AUTHENTICATION,)
-        if packet.reason not in expected:
+        expected = CONTINUE_AUTHENTICATION if channel.challenged else REAUTHENTICATE
+        if packet.reason != expected:
             raise RemoteProtocolError(PROTOCOL_ERROR, f"AUTH with reason 0x{packet.reason:02X} is out of place")
         self._challenge(channel, None if properties is None else properties.authentication_data)
 
@@ -170,8 +169,10 @@ class Connecting:
             packet = channel.pending_connect
             assert packet is not None
             channel.pending_connect = None
+            channel.challenged = False
             self._accept(channel, packet, answer.data)
             return
+        channel.challenged = not answer.done
         reason = SUCCESS if answer.done else CONTINUE_AUTHENTICATION
         properties = Properties(authentication_method=method, authentication_data=answer.data)
         self.server.send(channel, Auth(reason, properties))
@@ -341,8 +342,8 @@ class Connecting:
             self.server.timers.cancel(timer)
         will = session.will
         session.will = None
-        if will is None:
-            return
+        if will is None or will.topic == "$SYS" or will.topic.startswith("$SYS/"):
+            return  # Mosquitto's bridges have such a will, and are not to be refused for it
         if session.will_expiry is not None:
             will.expires_at = self.server.hot.now + session.will_expiry
         message: Message = self.server.hooks.transform("will", will, session.client_id)

@@ -1,8 +1,8 @@
 """Where other code may look at, change or refuse what the broker does.
 
 Three kinds. A *guard* may veto: every guard must agree, and one that raises has refused. A *filter* may transform: it
-returns the new value, or None to leave it as it is. A *watcher* cannot affect anything. A hook that raises is contained:
-counted in `failures`, logged with its traceback, and the broker goes on.
+returns the new value, or None to leave it as it is. A *watcher* cannot affect anything. A hook that raises is
+contained: counted in `failures`, logged with its traceback, and the broker goes on.
 
 Hooks run in the order in which they were added, on the broker's thread, between two packets: they must not block.
 Nobody listening costs nothing: the hot path is only left for events that somebody added a hook to (`EVENTS`, `slow`).

@@ -3,42 +3,35 @@
 Theory. Three facts make it fast, and none of them may change what clients see (tests/node/test_hotpath.py runs this
 path and the ordinary one on the same traffic and compares the bytes):
 
-1. *Topics repeat.* The bytes of a topic lead by one dictionary look-up to a `Fanout`: the topic is valid, these channels
-   get it. Topics with the same recipients share one Fanout. A change of a subscription forgets the topics it can touch.
-2. *Messages of one packet form can be copied as they are.* A QoS 0 PUBLISH is appended, as received, once to the fan-out
-   and not once per subscriber; packets that follow with the same header, topic and properties are taken as one piece.
-   At the end of the turn the pieces are joined once, and all members are sent the same bytes.
-3. *Order.* A piece waits in its fan-out, so what goes to the same channel by another way must not overtake it. A channel
-   is claimed by the one fan-out that holds something for it; another fan-out that wants to hold something for it, or
-   anything written directly, first settles what is held. While a single fan-out is open there is nothing to claim.
+1. *Topics repeat.* The bytes of a topic lead by one dictionary look-up to a `Fanout` (fanouts.py): the topic is valid,
+   these channels get it.
+2. *Messages of one packet form can be copied as they are.* A QoS 0 PUBLISH is appended, as received, once to the
+   fan-out and not once per subscriber; packets that follow with the same header, topic and properties are one piece.
+   At the end of the turn the pieces are joined once, and all members are sent the same bytes (turn.py keeps the order).
+3. *QoS 1 differs per subscriber only in the packet id.* What is before and behind it is shared; a `Flight` remembers
+   these bytes and becomes a message again only if it has to be sent once more.
 
-Everything else (other packets, clients with special wishes, absent clients, hooks) goes the ordinary way, through `Slow`.
+Everything else (other packets, clients with special wishes, absent clients, hooks) goes the ordinary way, by `Slow`.
 """
 
 from __future__ import annotations
 
-import socket
-from collections import deque
-from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
-from mypy_extensions import mypyc_attr
-
-from headwater.message import Delivery, Message
+from headwater.message import Message
+from headwater.node.channel import Channel, Fanout
+from headwater.node.fanouts import Fanouts
+from headwater.node.known_properties import KnownProperties
 from headwater.node.stats import Stats
-from headwater.node.timers import Timer
-from headwater.routing.router import Recipient, Route, Router
-from headwater.routing.shared import Group
-from headwater.routing.topics import InvalidTopicName, check_name
-from headwater.routing.trie import Subscribers
-from headwater.session.connection import CLOSING, NEW, Connection
+from headwater.node.turn import Turn
+from headwater.routing.router import Router
+from headwater.session.connection import CLOSING, NEW
 from headwater.session.outbound import Budget, Flight
 from headwater.session.session import Session
 from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import RemoteProtocolError
-from headwater.wire.packets import PUBLISH, V5, V311, Publish
-from headwater.wire.properties import encode_properties
+from headwater.wire.packets import V5, V311, Publish
 from headwater.wire.reasons import MALFORMED_PACKET, PACKET_TOO_LARGE, PROTOCOL_ERROR, QUOTA_EXCEEDED
 
 PACKET_ID: Final[list[bytes]] = [i.to_bytes(2, "big") for i in range(65536)]
@@ -47,13 +40,6 @@ PUBACK_NOBODY_HEAD: Final = b"\x40\x03"
 PUBACK_NOBODY_TAIL: Final = b"\x10"
 NO_PROPERTIES: Final = b"\x00"
 CONNECT_BYTE: Final = 0x10
-
-MAX_CACHED_TOPICS: Final = 65536
-MAX_CACHED_PROPERTIES: Final = 4096
-LONGEST_CACHED: Final = 512
-"""Longer topics and properties are not remembered: the caches are bounded in bytes as well."""
-BACKLOG_PIECE: Final = 262144
-"""What waits for a slow reader is kept in pieces of at most this size, so that sending one copies little."""
 SMALL_PART: Final = 4096
 LARGE_PACKET: Final = 65536
 """A packet that arrives in parts and is larger than this is counted in the budget while it is collected."""
@@ -77,156 +63,13 @@ def header(first_byte: int, remaining: int) -> bytes:
     )
 
 
-class Channel(Connection):
-    """A connection with its socket: what came in and is not whole, what goes out and is not sent.
-
-    `held` sends everything by the ordinary way: the session's queue is not empty, or the reader is far behind.
-    """
-
-    def __init__(self, hot: HotPath, fd: int, recv: Callable[[int], bytes], send: Callable[[bytes], int]) -> None:
-        super().__init__()
-        self.hot = hot
-        self.fd = fd
-        self.recv = recv
-        self.send_bytes = send
-        self.address = ""
-        self.loopback = False
-        self.opened_at = hot.now
-        self.last_seen = hot.now
-        self.max_in = hot.max_connect_size
-        self.parts: list[bytes] | None = None
-        self.have = 0
-        self.need = 0
-        self.fast = False
-        self.out: list[bytes] = []
-        self.out_size = 0
-        """Of what was written to `out` by `write`; the hot path's own bytes are bounded by what it read."""
-        self.dirty = False
-        self.held = False
-        self.pending: Fanout | None = None
-        self.backlog: deque[bytes] | None = None
-        self.backlog_size = 0
-        self.progress_at = 0.0
-        self.congested = False
-        self.finishing = False
-        self.socket: socket.socket | None = None
-        self.timer: Timer | None = None
-
-    def write(self, data: bytes) -> None:
-        hot = self.hot
-        if hot.open:
-            hot.settle_all()
-        if self.fd < 0 or self.finishing:
-            return
-        self.out.append(data)
-        self.out_size += len(data)
-        if not self.dirty:
-            self.dirty = True
-            hot.dirty.append(self)
-
-
-class Fanout:
-    """The recipients of a topic by what they need: lists of channels per protocol version, and the special ones.
-
-    members: all that take QoS 0 as it is; unacked/acked: the same, split by whether they take QoS 1 as QoS 0 or QoS 1.
-    """
-
-    def __init__(self) -> None:
-        self.members4: list[Channel] = []
-        self.members5: list[Channel] = []
-        self.unacked4: list[Channel] = []
-        self.unacked5: list[Channel] = []
-        self.acked4: list[Channel] = []
-        self.acked5: list[Channel] = []
-        self.special: list[Recipient] = []
-        self.absent: list[Recipient] = []
-        self.groups: list[Group] = []
-        self.subscribers: list[list[Subscribers]] = []
-        self.route: Route | None = None
-        self.any_special = False
-        self.empty = True
-        self.pieces4: list[bytes] = []
-        self.pieces5: list[bytes] = []
-        self.count = 0
-        self.dirty = False
-        self.claimed = False
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Slow:
-    """The ordinary way, as the hot path and the loop see it."""
-
-    def packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
-        """Deal with one whole packet."""
-        raise RuntimeError("not connected")
-
-    def failed(self, channel: Channel, error: RemoteProtocolError) -> None:
-        """The peer broke the protocol."""
-        raise RuntimeError("not connected")
-
-    def crashed(self, channel: Channel) -> None:
-        """Dealing with a packet raised something that it should not."""
-        raise RuntimeError("not connected")
-
-    def lost(self, channel: Channel) -> None:
-        """The socket is gone."""
-        raise RuntimeError("not connected")
-
-    def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
-        """Give a message to one recipient."""
-        raise RuntimeError("not connected")
-
-    def deliver_shared(self, group: Group, message: Message, publisher: Session | None) -> None:
-        """Give a message to one member of a group."""
-        raise RuntimeError("not connected")
-
-    def offer(self, session: Session, delivery: Delivery) -> None:
-        """Send or queue one delivery."""
-        raise RuntimeError("not connected")
-
-    def drain(self, channel: Channel) -> None:
-        """The send quota has room again: send what waits."""
-        raise RuntimeError("not connected")
-
-    def written(self, channel: Channel) -> None:
-        """No bytes wait for this socket any more."""
-        raise RuntimeError("not connected")
-
-    def relieved(self, channel: Channel) -> None:
-        """Fewer bytes wait for an overfull socket: it may be read from again."""
-        raise RuntimeError("not connected")
-
-    def writable_wanted(self, channel: Channel) -> None:
-        """Bytes wait for this socket: call `HotPath.writable` when it takes some."""
-        raise RuntimeError("not connected")
-
-    def overfull(self, channel: Channel) -> None:
-        """More bytes wait for this socket than allowed: stop reading from it."""
-        raise RuntimeError("not connected")
-
-
-class HotPath:
+class HotPath(Turn):
     def __init__(self, router: Router, stats: Stats, budget: Budget) -> None:
-        self.router = router
-        self.stats = stats
-        self.budget = budget
-        self.slow = Slow()
+        super().__init__(stats, budget)
         self.enabled = True
-        self.now = 0.0
-        self.max_connect_size = 0
-        self.outbound_buffer = 0
         self.takes_qos1 = True
-        self.max_topic_length = 65535
-        self.max_topic_levels = 65535
-        self.topics: dict[bytes, Fanout] = {}
-        self.older_topics: dict[bytes, Fanout] = {}
-        self.fanouts: dict[tuple[int, ...], Fanout] = {}
-        self.by_recipients: dict[tuple[int, ...], Fanout] = {}
-        self.properties: dict[bytes, bytes] = {}
-        self.open: list[Fanout] = []
-        self.dirty: list[Channel] = []
-
-    # ---- in ----------------------------------------------------------------------------------------------------
+        self.fanouts = Fanouts(router)
+        self.properties = KnownProperties()
 
     def feed(self, channel: Channel, data: bytes) -> None:
         """Deal with all whole packets in what arrived; keep the rest."""
@@ -351,9 +194,9 @@ class HotPath:
         te = p + 2 + (data[p] << 8 | data[p + 1])
         if te > end:
             return 0
-        fanout = self.topics.get(data[p + 2 : te])
+        fanout = self.fanouts.topics.get(data[p + 2 : te])
         if fanout is None:
-            fanout = self._resolve(data[p + 2 : te])
+            fanout = self.fanouts.resolve(data[p + 2 : te])
             if fanout is None:
                 return 0
         v5 = channel.version == V5
@@ -362,7 +205,7 @@ class HotPath:
             if te >= end:
                 return 0
             if data[te]:
-                body = self._check_properties(data, te, end)
+                body = self.properties.end(data, te, end)
                 if body == 0:
                     return 0
             else:
@@ -381,7 +224,7 @@ class HotPath:
         if fanout.empty:
             return end
         if not fanout.dirty:
-            self._touch(fanout)
+            self.touch(fanout)
         fanout.count += count
         if v5:
             if fanout.members5:
@@ -435,9 +278,9 @@ class HotPath:
         te = p + 2 + (data[p] << 8 | data[p + 1])
         if te + 2 > end:
             return 0
-        fanout = self.topics.get(data[p + 2 : te])
+        fanout = self.fanouts.topics.get(data[p + 2 : te])
         if fanout is None:
-            fanout = self._resolve(data[p + 2 : te])
+            fanout = self.fanouts.resolve(data[p + 2 : te])
             if fanout is None:
                 return 0
         v5 = channel.version == V5
@@ -446,7 +289,7 @@ class HotPath:
             if te + 2 >= end:
                 return 0
             if data[te + 2]:
-                body = self._check_properties(data, te + 2, end)
+                body = self.properties.end(data, te + 2, end)
                 if body == 0:
                     return 0
                 props = data[te + 2 : body]
@@ -595,300 +438,3 @@ class HotPath:
         if channel.held or outbound.unsent:
             self.slow.drain(channel)
         return pos
-
-    def _check_properties(self, data: bytes, start: int, end: int) -> int:
-        """Where the properties of a PUBLISH end if they can be passed on as they are, else 0."""
-        length = data[start]
-        p = start + 1
-        if length > 0x7F:
-            if p >= end or data[p] > 0x7F or data[p] == 0:
-                return 0
-            length = length & 0x7F | data[p] << 7
-            p += 1
-        stop = p + length
-        if stop > end:
-            return 0
-        block = data[start:stop]
-        known = self.properties.get(block)
-        if known is None:
-            known = self._canonical(block)
-            if len(block) <= LONGEST_CACHED:
-                if len(self.properties) >= MAX_CACHED_PROPERTIES:
-                    self.properties.clear()
-                self.properties[block] = known
-        return stop if known == block else 0
-
-    def _canonical(self, block: bytes) -> bytes:
-        """The properties as the ordinary way would write them; b"" when they are wrong or not the same for everybody."""
-        try:
-            packet = decode(0x30, b"\x00\x01t" + block, V5, FROM_CLIENT)
-        except RemoteProtocolError:
-            return b""
-        assert isinstance(packet, Publish)
-        properties = packet.properties
-        if properties is None or properties.topic_alias is not None or properties.message_expiry_interval is not None:
-            return b""
-        return encode_properties(properties, PUBLISH)
-
-    # ---- routes ------------------------------------------------------------------------------------------------
-
-    def _resolve(self, topic: bytes) -> Fanout | None:
-        """The fan-out of a topic, remembered; None when the ordinary way has to refuse it."""
-        fanout = self.older_topics.get(topic)
-        if fanout is not None:
-            self._remember(topic, fanout)
-            return fanout
-        if len(topic) > self.max_topic_length or topic.startswith(b"$SYS"):
-            return None
-        try:
-            name = topic.decode()
-            check_name(name, self.max_topic_levels)
-        except (UnicodeDecodeError, InvalidTopicName):
-            return None
-        fanout = self._fanout(name)
-        self._remember(topic, fanout)
-        return fanout
-
-    def _remember(self, topic: bytes, fanout: Fanout) -> None:
-        """Two generations bound the cache: topics in use move to the new one, the others go with the old one."""
-        if len(topic) > LONGEST_CACHED:
-            return
-        if len(self.topics) >= MAX_CACHED_TOPICS:
-            self.older_topics = self.topics
-            self.topics = {}
-        self.topics[topic] = fanout
-
-    def _fanout(self, topic: str) -> Fanout:
-        """The fan-out for what matches a topic. The subscribers of each matching filter are one dictionary, so these
-        dictionaries' identities say who gets it; the fan-out keeps them alive, any change forgets all fan-outs."""
-        found = self.router.trie.match(topic)
-        key: list[int] = [id(subscribers) for subscribers in found]
-        if len(self.router.groups):
-            key += [-id(group) for group in self.router.groups.match(topic)]
-        whole = tuple(key)
-        fanout = self.fanouts.get(whole)
-        if fanout is None:
-            if len(self.fanouts) >= MAX_CACHED_TOPICS:
-                self.forget_fanouts()
-            fanout = self.fanouts[whole] = self._fanout_of(self.router.route(topic))
-            fanout.subscribers.append(found)
-        return fanout
-
-    def _fanout_of(self, route: Route) -> Fanout:
-        """One fan-out for all routes to the same recipients: their messages then share one batch."""
-        key: list[int] = []
-        for recipient in route.recipients:
-            key.append(id(recipient.session) << 2 | recipient.qos)
-            if recipient.any_no_local or recipient.identifiers is not None:
-                key.append(-id(recipient))
-        for group in route.groups:
-            key.append(-id(group))
-        whole = tuple(key)
-        fanout = self.by_recipients.get(whole)
-        if fanout is None:
-            fanout = self.by_recipients[whole] = self._make_fanout(route)
-        return fanout
-
-    def _make_fanout(self, route: Route) -> Fanout:
-        fanout = Fanout()
-        fanout.route = route  # keeps alive what the key is made of
-        fanout.groups = route.groups
-        for recipient in route.recipients:
-            session = cast(Session, recipient.session)
-            channel = cast("Channel | None", session.connection)
-            if channel is None:
-                if recipient.qos:
-                    fanout.absent.append(recipient)
-            elif (
-                recipient.any_no_local
-                or recipient.identifiers is not None
-                or channel.alias_limit_out
-                or channel.max_packet_out
-            ):
-                fanout.special.append(recipient)
-            elif channel.version == V5:
-                fanout.members5.append(channel)
-                (fanout.acked5 if recipient.qos else fanout.unacked5).append(channel)
-            else:
-                fanout.members4.append(channel)
-                (fanout.acked4 if recipient.qos else fanout.unacked4).append(channel)
-        fanout.any_special = bool(fanout.special or fanout.absent or fanout.groups)
-        fanout.empty = route.empty
-        return fanout
-
-    def forget(self, filter: str, wildcard: bool) -> None:
-        """A subscription with this filter, or its client's presence, changed."""
-        if wildcard:
-            self.topics.clear()
-            self.older_topics.clear()
-        else:
-            topic = filter.encode()
-            self.topics.pop(topic, None)
-            self.older_topics.pop(topic, None)
-        self.forget_fanouts()
-
-    def forget_fanouts(self) -> None:
-        self.fanouts.clear()
-        self.by_recipients.clear()
-
-    # ---- order -------------------------------------------------------------------------------------------------
-
-    def _touch(self, fanout: Fanout) -> None:
-        """The fan-out is about to hold pieces."""
-        opened = self.open
-        if opened:
-            first = opened[0]
-            if first.dirty and not first.claimed:
-                self._claim(first)
-            self._claim(fanout)
-        fanout.dirty = True
-        opened.append(fanout)
-
-    def _claim(self, fanout: Fanout) -> None:
-        fanout.claimed = True
-        for members in (fanout.members4, fanout.members5):
-            for channel in members:
-                holder = channel.pending
-                if holder is not None and holder is not fanout and holder.dirty:
-                    self._settle(holder)
-                channel.pending = fanout
-
-    def settle_all(self) -> None:
-        for fanout in self.open:
-            if fanout.dirty:
-                self._settle(fanout)
-        self.open.clear()
-
-    def _settle(self, fanout: Fanout) -> None:
-        """Hand what the fan-out holds to its members."""
-        fanout.dirty = False
-        fanout.claimed = False
-        count = fanout.count
-        fanout.count = 0
-        if fanout.pieces4:
-            self._hand_out(fanout.pieces4, fanout.members4, count, V311)
-            fanout.pieces4 = []
-        if fanout.pieces5:
-            self._hand_out(fanout.pieces5, fanout.members5, count, V5)
-            fanout.pieces5 = []
-
-    def _hand_out(self, pieces: list[bytes], members: list[Channel], count: int, version: int) -> None:
-        blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        stats = self.stats
-        dirty = self.dirty
-        for channel in members:
-            if channel.held:
-                self._hold(channel, blob, version)
-                continue
-            channel.out.append(blob)
-            stats.publish_sent += count
-            stats.sent += count
-            if not channel.dirty:
-                channel.dirty = True
-                dirty.append(channel)
-
-    def _hold(self, channel: Channel, blob: bytes, version: int) -> None:
-        """QoS 0 packets for a channel where something waits already: offer them one by one."""
-        session = channel.session
-        if session is None:
-            return
-        pos = 0
-        while pos < len(blob):
-            p = pos + 1
-            remaining = 0
-            shift = 0
-            while True:
-                byte = blob[p]
-                p += 1
-                remaining |= (byte & 0x7F) << shift
-                shift += 7
-                if byte < 0x80:
-                    break
-            packet = decode(blob[pos], blob[p : p + remaining], version, FROM_CLIENT)
-            assert isinstance(packet, Publish)
-            pos = p + remaining
-            self.slow.offer(session, Delivery(message_of(packet, "", self.now), 0, False))
-
-    # ---- out ---------------------------------------------------------------------------------------------------
-
-    def flush(self) -> None:
-        """The end of a turn: one send for each connection that has something."""
-        if self.open:
-            self.settle_all()
-        if self.dirty:
-            channels = self.dirty
-            self.dirty = []
-            for channel in channels:
-                channel.dirty = False
-                try:
-                    self.transmit(channel)
-                except Exception:
-                    self.slow.crashed(channel)
-
-    def transmit(self, channel: Channel) -> None:
-        out = channel.out
-        if not out or channel.fd < 0:
-            return
-        blob = out[0] if len(out) == 1 else b"".join(out)
-        out.clear()
-        channel.out_size = 0
-        size = len(blob)
-        if channel.backlog_size == 0:
-            try:
-                sent = channel.send_bytes(blob)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self.slow.lost(channel)
-                return
-            self.stats.bytes_sent += sent
-            if sent == size:
-                return
-            if sent:
-                blob = blob[sent:]
-                size -= sent
-            channel.backlog = deque()
-            channel.progress_at = self.now
-            self.slow.writable_wanted(channel)
-        backlog = channel.backlog
-        assert backlog is not None
-        for start in range(0, size, BACKLOG_PIECE):
-            backlog.append(blob[start : start + BACKLOG_PIECE])
-        channel.backlog_size += size
-        self.budget.used += size
-        if not channel.congested and (
-            channel.backlog_size > self.outbound_buffer or self.budget.used > self.budget.limit
-        ):
-            channel.congested = True
-            channel.held = True
-            self.slow.overfull(channel)
-
-    def writable(self, channel: Channel) -> bool:
-        """The socket takes bytes again; True when nothing waits any more."""
-        backlog = channel.backlog
-        assert backlog is not None
-        pieces = [backlog.popleft()]
-        size = len(pieces[0])
-        while backlog and size + len(backlog[0]) <= BACKLOG_PIECE:
-            piece = backlog.popleft()
-            pieces.append(piece)
-            size += len(piece)
-        blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        try:
-            sent = channel.send_bytes(blob)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self.slow.lost(channel)
-            return False
-        self.stats.bytes_sent += sent
-        self.budget.used -= sent
-        channel.backlog_size -= sent
-        if sent:
-            channel.progress_at = self.now
-        if channel.backlog_size == 0:
-            channel.backlog = None
-            return True
-        if sent < size:
-            backlog.appendleft(blob[sent:])
-        return False

@@ -1,9 +1,9 @@
 """Where readiness comes from. The data plane's sockets are served in turns:
 
-    wait for events -> read each ready socket once and deal with its packets -> run due timers -> one send per connection
+    wait for events -> read each ready socket once, deal with its packets -> run due timers -> one send per connection
 
-`EpollPlane` is the fast one: it waits on epoll itself and returns to its caller only when someone else's file descriptor
-is ready, when it was interrupted, or at the caller's deadline. `selector.py` puts it inside asyncio's own loop.
+`EpollPlane` is the fast one: it waits on epoll itself and returns to its caller only when someone else's descriptor is
+ready, when it was interrupted, or at the caller's deadline. `selector.py` puts it inside asyncio's own loop.
 `GuestPlane` does the same under any asyncio loop (uvloop, somebody's application) through add_reader and call_soon.
 Registrations with epoll change only when a write blocks or a reader must be paused.
 """
@@ -19,7 +19,8 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from headwater.message import NEVER
-from headwater.node.hotpath import Channel, HotPath
+from headwater.node.channel import Channel
+from headwater.node.hotpath import HotPath
 from headwater.node.timers import Timers
 from headwater.session.connection import CLOSING
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from headwater.message import Delivery, Message
-from headwater.node.hotpath import Channel
+from headwater.node.channel import Channel
 from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.session import Session
 from headwater.session.translate import message_of
@@ -93,7 +93,7 @@ class Publishing:
         """Route a client's message; returns the reason code to acknowledge it with."""
         server = self.server
         v5 = channel.version == V5
-        if topic.startswith("$SYS"):
+        if topic == "$SYS" or topic.startswith("$SYS/"):
             return NOT_AUTHORIZED if v5 else SUCCESS
         if server.hooks.slow:
             refusal = server.hooks.allow("acl_check", channel, topic, True)

@@ -59,7 +59,7 @@ async def _serve(config: Config, live: LiveView | None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     await broker.start()
-    # What is here now stays: the collector need not look at it again, and seldom at the rest (reference counts do the work).
+    # What is here now stays: the collector need not look at it again, and seldom at the rest.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)

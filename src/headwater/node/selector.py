@@ -1,8 +1,8 @@
 """asyncio as the guest of the data plane.
 
-asyncio's loop waits in `selector.select`. This selector serves the data plane's sockets there, turn after turn, and comes
-back to asyncio only with asyncio's own events, its timers, or when something was scheduled meanwhile. So the frequent
-work never passes through asyncio, and everything else is ordinary asyncio. (docs/adr/0002-event-loop.md has the figures.)
+asyncio's loop waits in `selector.select`. This selector serves the data plane's sockets there, turn after turn, and
+comes back to asyncio only with asyncio's own events, its timers, or when something was scheduled meanwhile. So the
+frequent work never passes through asyncio, and all else is ordinary asyncio. (docs/adr/0002-event-loop.md has figures.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The ordinary way of every packet, and the life of a channel from accept to close.
 
-What the packets mean is next door: `connecting` (CONNECT, AUTH, DISCONNECT, sessions, wills), `publishing` (PUBLISH and its
-acknowledgements), `subscribing` (SUBSCRIBE, UNSUBSCRIBE, retained). This file gives them packets, sends deliveries to
-sessions, and ends connections.
+What the packets mean is next door: `connecting` (CONNECT, AUTH, DISCONNECT, sessions, wills), `publishing` (PUBLISH and
+its acknowledgements), `subscribing` (SUBSCRIBE, UNSUBSCRIBE, retained). This file gives them packets, sends deliveries
+to sessions, and ends connections.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from functools import partial
 from typing import Final, cast
 
 from headwater.message import Delivery, Message
+from headwater.node.channel import Channel, Slow
 from headwater.node.config import Config
 from headwater.node.connecting import Connecting
 from headwater.node.hooks import Hooks
-from headwater.node.hotpath import Channel, HotPath, Slow
+from headwater.node.hotpath import HotPath
 from headwater.node.loop import Plane
 from headwater.node.publishing import Publishing
 from headwater.node.statistics import Statistics
@@ -61,8 +62,8 @@ POLICIES: Final[dict[str, int]] = {
 LINGER: Final = 1.0
 """Seconds in which a client may still read our last words before its socket is closed."""
 BURST: Final = 1 << 20
-"""Bytes above `outbound_buffer` that one turn may write for one reader before its QoS 0 messages are dropped: small packets
-can ask for much (SUBSCRIBE for all retained messages, PUBLISH by alias to a long topic)."""
+"""Bytes above `outbound_buffer` that one turn may write for one reader before its QoS 0 messages are dropped: small
+packets can ask for much (SUBSCRIBE for all retained messages, PUBLISH by alias to a long topic)."""
 V5_CONNECT: Final = b"\x00\x04MQTT\x05"
 
 
@@ -85,8 +86,8 @@ class Server(Slow):
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
         hot.outbound_buffer = config.outbound_buffer
         hot.takes_qos1 = config.max_qos > 0
-        hot.max_topic_length = config.max_topic_length
-        hot.max_topic_levels = config.max_topic_levels
+        hot.fanouts.max_topic_length = config.max_topic_length
+        hot.fanouts.max_topic_levels = config.max_topic_levels
         self.plane = Plane(hot, self.timers)
         self.connecting = Connecting(self)
         self.publishing = Publishing(self)
@@ -140,8 +141,9 @@ class Server(Slow):
         self.disconnect(channel, error.reason, error.text)
 
     def _refuse_version(self, channel: Channel, error: UnsupportedVersionError) -> None:
-        """[MQTT-3.1.2-2] 3.1 is refused the way it understands, versions to come the way of 5.0, other protocols not at all."""
-        if error.level > V5 and error.protocol_name == "MQTT":
+        """[MQTT-3.1.2-2] 3.1 is refused the way it understands, versions to come the way of 5.0, others by silence."""
+        # A level with the highest bit is that of Mosquitto's bridges: told in 3.1.1, they come back without it.
+        if V5 < error.level < 0x80 and error.protocol_name == "MQTT":
             channel.version = V5
             channel.send(Connack(False, error.reason))
         elif error.protocol_name in ("MQTT", "MQIsdp"):
@@ -323,7 +325,7 @@ class Server(Slow):
         self.disconnect(channel, reason, text, server_reference)
 
     def close(self, channel: Channel, reason: int, with_will: bool, linger: bool = True) -> None:
-        """The protocol has ended: part from the session, then let the client read what we sent (`linger`), then close."""
+        """The protocol has ended: part from the session, let the client read what we sent (`linger`), then close."""
         if channel.state == CLOSING:
             return
         was_connected = channel.state != NEW
@@ -428,7 +430,7 @@ class Server(Slow):
     def presence_changed(self, session: Session, online: bool) -> None:
         """A session's client came or went: what leads to it has to be found anew."""
         for subscription in session.subscriptions.values():
-            self.hot.forget(subscription.filter, has_wildcard(subscription.filter))
+            self.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
         self.router.groups.set_online(session, online)
 
     def statistics(self, uptime: float) -> Statistics:

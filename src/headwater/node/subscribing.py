@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.message import Delivery, Subscription
-from headwater.node.hotpath import Channel
+from headwater.node.channel import Channel
 from headwater.routing.topics import InvalidTopicFilter, check_filter, has_wildcard, split_shared
 from headwater.session.session import Session
 from headwater.wire.errors import RemoteProtocolError
@@ -91,7 +91,7 @@ class Subscribing:
             return QUOTA_EXCEEDED
         session.subscriptions[name] = subscription
         self.server.router.subscribe(session, subscription)
-        self.server.hot.forget(subscription.filter, has_wildcard(subscription.filter))
+        self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
         if is_new:
             self.count += 1
         handling = request.retain_handling
@@ -148,4 +148,4 @@ class Subscribing:
     def remove(self, session: Session, subscription: Subscription) -> None:
         self.count -= 1
         self.server.router.unsubscribe(session, subscription)
-        self.server.hot.forget(subscription.filter, has_wildcard(subscription.filter))
+        self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))

@@ -73,6 +73,7 @@ class Connection:
         self.max_packet_out = 0
         self.wants_problem_information = True
         self.authentication_method: str | None = None
+        self.challenged = False
         self.pending_connect: Connect | None = None
         self.aliases_in: dict[int, str] | None = None
         self.alias_limit_in = 0

@@ -115,7 +115,7 @@ class Outbound:
         return packet_id
 
     def offer(self, delivery: Delivery, connected: bool) -> int:
-        """SEND: the caller sends it now. QUEUED or DROPPED: done. OVERFLOW: dropped, and the client is to be cut off."""
+        """SEND: the caller sends it now. QUEUED, DROPPED: done. OVERFLOW: dropped, and the client is to be cut off."""
         if connected and not self.queue and not self.unsent and (delivery.qos == 0 or self.quota > 0):
             return SEND
         return self.wait(delivery)

@@ -9,7 +9,7 @@ from headwater.message import NEVER, Delivery, Message
 from headwater.wire.packets import Properties, Publish, Will
 
 ROUNDING: Final = 0.001
-"""Seconds by which sums of floating point may be wrong; without it, a message could be sent with a second more than it came with."""
+"""Seconds by which sums of floats may be wrong; without it, a message could go with a second more than it came with."""
 
 
 def message_of(packet: Publish, publisher: str, now: float) -> Message:

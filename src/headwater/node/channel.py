@@ -1,0 +1,150 @@
+"""A connection with its socket, the recipients of a topic, and what the fast path asks of the ordinary one."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mypy_extensions import mypyc_attr
+
+from headwater.message import Delivery, Message
+from headwater.node.timers import Timer
+from headwater.routing.router import Recipient, Route
+from headwater.routing.shared import Group
+from headwater.routing.trie import Subscribers
+from headwater.session.connection import Connection
+from headwater.session.session import Session
+from headwater.wire.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from headwater.node.turn import Turn
+
+
+class Channel(Connection):
+    """A connection with its socket: what came in and is not whole, what goes out and is not sent.
+
+    `held` sends everything by the ordinary way: the session's queue is not empty, or the reader is far behind.
+    """
+
+    def __init__(self, turn: Turn, fd: int, recv: Callable[[int], bytes], send: Callable[[bytes], int]) -> None:
+        super().__init__()
+        self.turn = turn
+        self.fd = fd
+        self.recv = recv
+        self.send_bytes = send
+        self.address = ""
+        self.loopback = False
+        self.opened_at = turn.now
+        self.last_seen = turn.now
+        self.max_in = turn.max_connect_size
+        self.parts: list[bytes] | None = None
+        self.have = 0
+        self.need = 0
+        self.fast = False
+        self.out: list[bytes] = []
+        self.out_size = 0
+        """Of what was written to `out` by `write`; the hot path's own bytes are bounded by what it read."""
+        self.dirty = False
+        self.held = False
+        self.pending: Fanout | None = None
+        self.backlog: deque[bytes] | None = None
+        self.backlog_size = 0
+        self.progress_at = 0.0
+        self.congested = False
+        self.finishing = False
+        self.socket: socket.socket | None = None
+        self.timer: Timer | None = None
+
+    def write(self, data: bytes) -> None:
+        turn = self.turn
+        if turn.open:
+            turn.settle_all()
+        if self.fd < 0 or self.finishing:
+            return
+        self.out.append(data)
+        self.out_size += len(data)
+        if not self.dirty:
+            self.dirty = True
+            turn.dirty.append(self)
+
+
+class Fanout:
+    """The recipients of a topic by what they need: lists of channels per protocol version, and the special ones.
+
+    members: all that take QoS 0 as it is; unacked/acked: the same, split by whether they take QoS 1 as QoS 0 or QoS 1.
+    """
+
+    def __init__(self) -> None:
+        self.members4: list[Channel] = []
+        self.members5: list[Channel] = []
+        self.unacked4: list[Channel] = []
+        self.unacked5: list[Channel] = []
+        self.acked4: list[Channel] = []
+        self.acked5: list[Channel] = []
+        self.special: list[Recipient] = []
+        self.absent: list[Recipient] = []
+        self.groups: list[Group] = []
+        self.subscribers: list[list[Subscribers]] = []
+        self.route: Route | None = None
+        self.any_special = False
+        self.empty = True
+        self.pieces4: list[bytes] = []
+        self.pieces5: list[bytes] = []
+        self.count = 0
+        self.dirty = False
+        self.claimed = False
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Slow:
+    """The ordinary way, as the hot path and the loop see it."""
+
+    def packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
+        """Deal with one whole packet."""
+        raise RuntimeError("not connected")
+
+    def failed(self, channel: Channel, error: RemoteProtocolError) -> None:
+        """The peer broke the protocol."""
+        raise RuntimeError("not connected")
+
+    def crashed(self, channel: Channel) -> None:
+        """Dealing with a packet raised something that it should not."""
+        raise RuntimeError("not connected")
+
+    def lost(self, channel: Channel) -> None:
+        """The socket is gone."""
+        raise RuntimeError("not connected")
+
+    def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
+        """Give a message to one recipient."""
+        raise RuntimeError("not connected")
+
+    def deliver_shared(self, group: Group, message: Message, publisher: Session | None) -> None:
+        """Give a message to one member of a group."""
+        raise RuntimeError("not connected")
+
+    def offer(self, session: Session, delivery: Delivery) -> None:
+        """Send or queue one delivery."""
+        raise RuntimeError("not connected")
+
+    def drain(self, channel: Channel) -> None:
+        """The send quota has room again: send what waits."""
+        raise RuntimeError("not connected")
+
+    def written(self, channel: Channel) -> None:
+        """No bytes wait for this socket any more."""
+        raise RuntimeError("not connected")
+
+    def relieved(self, channel: Channel) -> None:
+        """Fewer bytes wait for an overfull socket: it may be read from again."""
+        raise RuntimeError("not connected")
+
+    def writable_wanted(self, channel: Channel) -> None:
+        """Bytes wait for this socket: call `Turn.writable` when it takes some."""
+        raise RuntimeError("not connected")
+
+    def overfull(self, channel: Channel) -> None:
+        """More bytes wait for this socket than allowed: stop reading from it."""
+        raise RuntimeError("not connected")

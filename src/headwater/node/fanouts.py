@@ -1,0 +1,130 @@
+"""From the bytes of a topic to its fan-out, by one look-up when the topic was seen before.
+
+Topics with the same recipients share one fan-out, so that their messages share one batch. A change at an exact filter
+forgets that topic, a change at a wildcard filter forgets all, and either forgets which recipients have which fan-out.
+Everything remembered is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from headwater.node.channel import Channel, Fanout
+from headwater.routing.router import Route, Router
+from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.session.session import Session
+from headwater.wire.packets import V5
+
+MAX_CACHED_TOPICS: Final = 65536
+LONGEST_CACHED: Final = 512
+"""Longer topics are not remembered, so that what is remembered is bounded in bytes as well."""
+
+
+class Fanouts:
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self.max_topic_length = 65535
+        self.max_topic_levels = 65535
+        self.topics: dict[bytes, Fanout] = {}
+        self.older_topics: dict[bytes, Fanout] = {}
+        self.by_subscribers: dict[tuple[int, ...], Fanout] = {}
+        self.by_recipients: dict[tuple[int, ...], Fanout] = {}
+
+    def resolve(self, topic: bytes) -> Fanout | None:
+        """The fan-out of a topic, remembered; None when the ordinary way has to refuse it."""
+        fanout = self.older_topics.get(topic)
+        if fanout is not None:
+            self._remember(topic, fanout)
+            return fanout
+        if len(topic) > self.max_topic_length or topic.startswith(b"$SYS"):
+            return None
+        try:
+            name = topic.decode()
+            check_name(name, self.max_topic_levels)
+        except (UnicodeDecodeError, InvalidTopicName):
+            return None
+        fanout = self._fanout(name)
+        self._remember(topic, fanout)
+        return fanout
+
+    def _remember(self, topic: bytes, fanout: Fanout) -> None:
+        """Two generations bound the cache: topics in use move to the new one, the others go with the old one."""
+        if len(topic) > LONGEST_CACHED:
+            return
+        if len(self.topics) >= MAX_CACHED_TOPICS:
+            self.older_topics = self.topics
+            self.topics = {}
+        self.topics[topic] = fanout
+
+    def _fanout(self, topic: str) -> Fanout:
+        """The fan-out for what matches a topic. The subscribers of each matching filter are one dictionary, so these
+        dictionaries' identities say who gets it; the fan-out keeps them alive, any change forgets all fan-outs."""
+        found = self.router.trie.match(topic)
+        key: list[int] = [id(subscribers) for subscribers in found]
+        if len(self.router.groups):
+            key += [-id(group) for group in self.router.groups.match(topic)]
+        whole = tuple(key)
+        fanout = self.by_subscribers.get(whole)
+        if fanout is None:
+            if len(self.by_subscribers) >= MAX_CACHED_TOPICS:
+                self._forget_fanouts()
+            fanout = self.by_subscribers[whole] = self._fanout_of(self.router.route(topic))
+            fanout.subscribers.append(found)
+        return fanout
+
+    def _fanout_of(self, route: Route) -> Fanout:
+        """One fan-out for all routes to the same recipients: their messages then share one batch."""
+        key: list[int] = []
+        for recipient in route.recipients:
+            key.append(id(recipient.session) << 2 | recipient.qos)
+            if recipient.any_no_local or recipient.identifiers is not None:
+                key.append(-id(recipient))
+        for group in route.groups:
+            key.append(-id(group))
+        whole = tuple(key)
+        fanout = self.by_recipients.get(whole)
+        if fanout is None:
+            fanout = self.by_recipients[whole] = self._make_fanout(route)
+        return fanout
+
+    def _make_fanout(self, route: Route) -> Fanout:
+        fanout = Fanout()
+        fanout.route = route  # keeps alive what the key is made of
+        fanout.groups = route.groups
+        for recipient in route.recipients:
+            session = cast(Session, recipient.session)
+            channel = cast("Channel | None", session.connection)
+            if channel is None:
+                if recipient.qos:
+                    fanout.absent.append(recipient)
+            elif (
+                recipient.any_no_local
+                or recipient.identifiers is not None
+                or channel.alias_limit_out
+                or channel.max_packet_out
+            ):
+                fanout.special.append(recipient)
+            elif channel.version == V5:
+                fanout.members5.append(channel)
+                (fanout.acked5 if recipient.qos else fanout.unacked5).append(channel)
+            else:
+                fanout.members4.append(channel)
+                (fanout.acked4 if recipient.qos else fanout.unacked4).append(channel)
+        fanout.any_special = bool(fanout.special or fanout.absent or fanout.groups)
+        fanout.empty = route.empty
+        return fanout
+
+    def forget(self, filter: str, wildcard: bool) -> None:
+        """A subscription with this filter, or its client's presence, changed."""
+        if wildcard:
+            self.topics.clear()
+            self.older_topics.clear()
+        else:
+            topic = filter.encode()
+            self.topics.pop(topic, None)
+            self.older_topics.pop(topic, None)
+        self._forget_fanouts()
+
+    def _forget_fanouts(self) -> None:
+        self.by_subscribers.clear()
+        self.by_recipients.clear()

@@ -1,0 +1,56 @@
+"""Property blocks of PUBLISH that were checked before.
+
+Clients send the same few blocks again and again. A block that the ordinary way would write just as it came, and that
+means the same to every subscriber, may be passed on as bytes; whether it is such a block is decided once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headwater.wire.decode import FROM_CLIENT, decode
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import PUBLISH, V5, Publish
+from headwater.wire.properties import encode_properties
+
+MAX_CACHED: Final = 4096
+LONGEST_CACHED: Final = 512
+
+
+class KnownProperties:
+    def __init__(self) -> None:
+        self.blocks: dict[bytes, bytes] = {}
+
+    def end(self, data: bytes, start: int, end: int) -> int:
+        """Where the properties of a PUBLISH end if they can be passed on as they are, else 0."""
+        length = data[start]
+        p = start + 1
+        if length > 0x7F:
+            if p >= end or data[p] > 0x7F or data[p] == 0:
+                return 0
+            length = length & 0x7F | data[p] << 7
+            p += 1
+        stop = p + length
+        if stop > end:
+            return 0
+        block = data[start:stop]
+        known = self.blocks.get(block)
+        if known is None:
+            known = self._canonical(block)
+            if len(block) <= LONGEST_CACHED:
+                if len(self.blocks) >= MAX_CACHED:
+                    self.blocks.clear()
+                self.blocks[block] = known
+        return stop if known == block else 0
+
+    def _canonical(self, block: bytes) -> bytes:
+        """The properties as the ordinary way would write them; b"" when they are wrong or not the same for all."""
+        try:
+            packet = decode(0x30, b"\x00\x01t" + block, V5, FROM_CLIENT)
+        except RemoteProtocolError:
+            return b""
+        assert isinstance(packet, Publish)
+        properties = packet.properties
+        if properties is None or properties.topic_alias is not None or properties.message_expiry_interval is not None:
+            return b""
+        return encode_properties(properties, PUBLISH)

@@ -1,0 +1,200 @@
+"""What one turn of the loop has collected and not sent yet, in its order.
+
+Theory. A QoS 0 message waits, once, in the `Fanout` of its topic until the turn ends. What goes to the same channel by
+another way must not overtake it. So a channel is claimed by the one fan-out that holds something for it; another
+fan-out that wants to hold something for it, or anything written directly, first settles what is held. While a single
+fan-out is open, which is the usual case, there is nothing to claim.
+
+At the end of the turn each channel gets one send. What the socket does not take waits in the channel's backlog, in
+pieces, bounded by `outbound_buffer` and by the budget of all that waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from headwater.message import Delivery
+from headwater.node.channel import Channel, Fanout, Slow
+from headwater.node.stats import Stats
+from headwater.session.outbound import Budget
+from headwater.session.translate import message_of
+from headwater.wire.decode import FROM_CLIENT, decode
+from headwater.wire.packets import V5, V311, Publish
+
+BACKLOG_PIECE: Final = 262144
+"""What waits for a slow reader is kept in pieces of at most this size, so that sending one copies little."""
+
+
+class Turn:
+    def __init__(self, stats: Stats, budget: Budget) -> None:
+        self.stats = stats
+        self.budget = budget
+        self.slow = Slow()
+        self.now = 0.0
+        self.max_connect_size = 0
+        self.outbound_buffer = 0
+        self.open: list[Fanout] = []
+        self.dirty: list[Channel] = []
+
+    # ---- order -------------------------------------------------------------------------------------------------
+
+    def touch(self, fanout: Fanout) -> None:
+        """The fan-out is about to hold pieces."""
+        opened = self.open
+        if opened:
+            first = opened[0]
+            if first.dirty and not first.claimed:
+                self._claim(first)
+            self._claim(fanout)
+        fanout.dirty = True
+        opened.append(fanout)
+
+    def _claim(self, fanout: Fanout) -> None:
+        fanout.claimed = True
+        for members in (fanout.members4, fanout.members5):
+            for channel in members:
+                holder = channel.pending
+                if holder is not None and holder is not fanout and holder.dirty:
+                    self._settle(holder)
+                channel.pending = fanout
+
+    def settle_all(self) -> None:
+        for fanout in self.open:
+            if fanout.dirty:
+                self._settle(fanout)
+        self.open.clear()
+
+    def _settle(self, fanout: Fanout) -> None:
+        """Hand what the fan-out holds to its members."""
+        fanout.dirty = False
+        fanout.claimed = False
+        count = fanout.count
+        fanout.count = 0
+        if fanout.pieces4:
+            self._hand_out(fanout.pieces4, fanout.members4, count, V311)
+            fanout.pieces4 = []
+        if fanout.pieces5:
+            self._hand_out(fanout.pieces5, fanout.members5, count, V5)
+            fanout.pieces5 = []
+
+    def _hand_out(self, pieces: list[bytes], members: list[Channel], count: int, version: int) -> None:
+        blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        stats = self.stats
+        dirty = self.dirty
+        for channel in members:
+            if channel.held:
+                self._hold(channel, blob, version)
+                continue
+            channel.out.append(blob)
+            stats.publish_sent += count
+            stats.sent += count
+            if not channel.dirty:
+                channel.dirty = True
+                dirty.append(channel)
+
+    def _hold(self, channel: Channel, blob: bytes, version: int) -> None:
+        """QoS 0 packets for a channel where something waits already: offer them one by one."""
+        session = channel.session
+        if session is None:
+            return
+        pos = 0
+        while pos < len(blob):
+            p = pos + 1
+            remaining = 0
+            shift = 0
+            while True:
+                byte = blob[p]
+                p += 1
+                remaining |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80:
+                    break
+            packet = decode(blob[pos], blob[p : p + remaining], version, FROM_CLIENT)
+            assert isinstance(packet, Publish)
+            pos = p + remaining
+            self.slow.offer(session, Delivery(message_of(packet, "", self.now), 0, False))
+
+    # ---- out ---------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """The end of a turn: one send for each connection that has something."""
+        if self.open:
+            self.settle_all()
+        if self.dirty:
+            channels = self.dirty
+            self.dirty = []
+            for channel in channels:
+                channel.dirty = False
+                try:
+                    self.transmit(channel)
+                except Exception:
+                    self.slow.crashed(channel)
+
+    def transmit(self, channel: Channel) -> None:
+        out = channel.out
+        if not out or channel.fd < 0:
+            return
+        blob = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        channel.out_size = 0
+        size = len(blob)
+        if channel.backlog_size == 0:
+            try:
+                sent = channel.send_bytes(blob)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.slow.lost(channel)
+                return
+            self.stats.bytes_sent += sent
+            if sent == size:
+                return
+            if sent:
+                blob = blob[sent:]
+                size -= sent
+            channel.backlog = deque()
+            channel.progress_at = self.now
+            self.slow.writable_wanted(channel)
+        backlog = channel.backlog
+        assert backlog is not None
+        for start in range(0, size, BACKLOG_PIECE):
+            backlog.append(blob[start : start + BACKLOG_PIECE])
+        channel.backlog_size += size
+        self.budget.used += size
+        if not channel.congested and (
+            channel.backlog_size > self.outbound_buffer or self.budget.used > self.budget.limit
+        ):
+            channel.congested = True
+            channel.held = True
+            self.slow.overfull(channel)
+
+    def writable(self, channel: Channel) -> bool:
+        """The socket takes bytes again; True when nothing waits any more."""
+        backlog = channel.backlog
+        assert backlog is not None
+        pieces = [backlog.popleft()]
+        size = len(pieces[0])
+        while backlog and size + len(backlog[0]) <= BACKLOG_PIECE:
+            piece = backlog.popleft()
+            pieces.append(piece)
+            size += len(piece)
+        blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        try:
+            sent = channel.send_bytes(blob)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.slow.lost(channel)
+            return False
+        self.stats.bytes_sent += sent
+        self.budget.used -= sent
+        channel.backlog_size -= sent
+        if sent:
+            channel.progress_at = self.now
+        if channel.backlog_size == 0:
+            channel.backlog = None
+            return True
+        if sent < size:
+            backlog.appendleft(blob[sent:])
+        return False
