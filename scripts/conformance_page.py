@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from headwater.bench.clauses import tests_by_clause
+from headwater.bench.clauses import shown_by
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "conformance.md"
@@ -70,10 +70,10 @@ def page() -> str:
     """The whole page. KeyError: an id that clauses.toml does not know."""
     clauses = tomllib.loads(CLAUSES.read_text(encoding="utf-8"))
     ids = IDS.read_text(encoding="utf-8").split()
-    shown = tests_by_clause(ROOT)
+    shown = shown_by(ROOT)
     reasons: dict[str, str] = clauses["not_the_servers"]
     rows = [_row(id, *_clause(clauses, id), shown.get(id), reasons.get(id)) for id in ids]
-    old = tests_by_clause(ROOT, "clause311")
+    old = shown_by(ROOT, "clause311")
     says311: dict[str, str] = clauses["mqtt311"]
     rows311 = [f"| {id} | {says311[id]} | {_tests(old[id])} |" for id in sorted(old, key=_by_number)]
     tested = sum(id in shown for id in ids)

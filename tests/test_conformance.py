@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.bench.clauses import tests_by_clause
+from headwater.bench.clauses import shown_by
 from tests.test_limits import names_of_tests
 
 ROOT = Path(__file__).parent.parent
@@ -18,7 +18,7 @@ IDS = (ROOT / "tests" / "broker" / "normative_ids.txt").read_text(encoding="utf-
 CLAUSES: dict[str, dict[str, str]] = tomllib.loads(
     (ROOT / "tests" / "broker" / "clauses.toml").read_text(encoding="utf-8")
 )
-SHOWN = tests_by_clause(ROOT)
+SHOWN = shown_by(ROOT)
 
 
 def test_the_list_is_that_of_the_standard() -> None:
@@ -41,7 +41,7 @@ def test_every_statement_is_shown_or_has_a_reason(id: str) -> None:
 def test_marks_name_statements_that_exist() -> None:
     assert SHOWN.keys() <= set(IDS)
     assert CLAUSES["not_the_servers"].keys() <= set(IDS)
-    assert tests_by_clause(ROOT, "clause311").keys() == CLAUSES["mqtt311"].keys()
+    assert shown_by(ROOT, "clause311").keys() == CLAUSES["mqtt311"].keys()
 
 
 def test_the_page_has_a_row_for_every_statement() -> None:

@@ -288,3 +288,20 @@ def test_a_log_that_nobody_reads_stops_nobody() -> None:
             process.terminate()
             stopped = process.wait(15)  # still unread
     assert stopped == 0
+
+
+def test_slow_readers_of_large_messages_stay_within_the_memory_for_all() -> None:
+    """What did not fit into the sockets was added to the budget first and looked at later, for each reader."""
+    limit = 1 << 20
+    broker = MemoryBroker(Config(sys_interval=0, max_queue_memory=limit))
+    readers = [broker.client(f"reader {number}") for number in range(20)]
+    for reader in readers:
+        subscribe(reader, "t")
+        reader.socket.room = 0
+    broker.client("publisher").send(Publish("t", bytes(300_000)))
+    check(broker.server)
+    assert broker.server.budget.used <= limit
+    kept = [reader for reader in readers if reader.channel.fd >= 0]
+    assert len(kept) == 3
+    kept[0].unblock()
+    assert [len(message.payload) for message in kept[0].messages()] == [300_000]

@@ -10,7 +10,7 @@ from typing import Final
 SCENARIOS: Final = Path("tests/broker")
 
 
-def tests_by_clause(project: Path, mark: str = "clause") -> dict[str, list[str]]:
+def shown_by(project: Path, mark: str = "clause") -> dict[str, list[str]]:
     """Clause id -> tests as `tests/broker/test_x.py::test_y`, in order. `mark` is "clause", or "clause311"."""
     found: dict[str, list[str]] = {}
     for file in sorted((project / SCENARIOS).glob("test_*.py")):

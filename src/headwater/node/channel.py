@@ -145,6 +145,10 @@ class Slow:
         """Bytes wait for this socket: call `Turn.writable` when it takes some."""
         raise RuntimeError("not connected")
 
+    def exhausted(self, channel: Channel) -> None:
+        """Bytes would have to wait for this socket, and there is no memory left for them: end it."""
+        raise RuntimeError("not connected")
+
     def overfull(self, channel: Channel) -> None:
         """More bytes wait for this socket than allowed: stop reading from it."""
         raise RuntimeError("not connected")

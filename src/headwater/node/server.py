@@ -409,6 +409,10 @@ class Server(Slow):
         else:
             self._look_for_stall(channel, channel.progress_at)
 
+    def exhausted(self, channel: Channel) -> None:
+        log.info("%r (%s) reads too slowly, and max_queue_memory is used up; cut off", channel.client_id, channel.address)
+        self.lost(channel)
+
     def overfull(self, channel: Channel) -> None:
         self.plane.watch(channel, False, True)
 

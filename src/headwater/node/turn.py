@@ -24,6 +24,8 @@ from headwater.wire.packets import V5, V311, Publish
 
 BACKLOG_PIECE: Final = 262144
 """What waits for a slow reader is kept in pieces of at most this size, so that sending one copies little."""
+SMALL_WAIT: Final = 65536
+"""So many bytes may wait for each reader even when the budget is used up; who needs more then is cut off."""
 
 
 class Turn:
@@ -156,6 +158,9 @@ class Turn:
             channel.backlog = deque()
             channel.progress_at = self.now
             self.slow.writable_wanted(channel)
+        if size > SMALL_WAIT and self.budget.used + size > self.budget.limit:
+            self.slow.exhausted(channel)
+            return
         backlog = channel.backlog
         assert backlog is not None
         for start in range(0, size, BACKLOG_PIECE):
