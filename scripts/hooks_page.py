@@ -11,18 +11,18 @@ PAGE = Path(__file__).parent.parent / "docs" / "hooks.md"
 HEAD = """\
 # Hooks
 A hook is a function that the broker calls at an event. `broker.hooks.add(event, function)` adds one, `remove` takes it
-away again, `@broker.hooks.on(event)` adds the function below it; [examples/hooks.py](../examples/hooks.py) shows all three
-kinds at work. Hooks may come and go while the broker runs.
+away again, `@broker.hooks.on(event)` adds the function below it; [examples/hooks.py](../examples/hooks.py) shows all
+three kinds at work. Hooks may come and go while the broker runs.
 
-Hooks of an event are called in the order in which they were added, on the broker's own thread, between two packets: they
-must not block and must not keep what they are given for changing it later. `client` is the connection, with
+Hooks of an event are called in the order in which they were added, on the broker's own thread, between two packets:
+they must not block and must not keep what they are given for changing it later. `client` is the connection, with
 `client_id`, `username`, `address`, `version`; for a will, whose connection is gone, it is the session.
 
-A hook that raises is contained: the exception is logged and counted (`Statistics.hook_failures`), and the broker goes on:
-for a guard as if it had refused (0x83), for a filter with the value as it was.
+A hook that raises is contained: the exception is logged and counted (`Statistics.hook_failures`), and the broker goes
+on: for a guard as if it had refused (0x83), for a filter with the value as it was.
 
-Nobody listening costs nothing. Events marked *slow* are those of every message: while one of them has a hook, messages take
-the ordinary way through the broker, which is several times slower than the hot path but means the same.
+Nobody listening costs nothing. Events marked *slow* are those of every message: while one of them has a hook, messages
+take the ordinary way through the broker, which is several times slower than the hot path but means the same.
 
 This page is made from the source by `scripts/hooks_page.py`.
 """
@@ -36,8 +36,8 @@ A guard may veto: every guard has to agree. It refuses by returning `False` (0x8
 """,
     FILTER: """
 ## Filters
-A filter may transform: it returns a new value for its first argument, or None to leave it as it is. The next filter gets
-what the one before has made of it.
+A filter may transform: it returns a new value for its first argument, or None to leave it as it is. The next filter
+gets what the one before has made of it.
 """,
     WATCHER: """
 ## Watchers

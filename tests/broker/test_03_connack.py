@@ -158,6 +158,19 @@ def test_problem_information_requested(target: Target, name: str) -> None:
 
 
 @clause("MQTT-3.2.2-19", "MQTT-3.2.2-20", "MQTT-3.1.2-24")
+def test_explained_refusal_fits_the_maximum_packet_size(broker_with: Start, name: str) -> None:
+    """An explanation that most clients get is left out for one that has no room for it."""
+    target = broker_with("max_qos = 1")
+    for limit, explained in (({}, True), ({"maximum_packet_size": 5}, False)):
+        peer = Peer.connect(target)
+        peer.send(connect(name, will=will(name, qos=2), **limit))
+        first, body = peer.packet()
+        assert (first, body[:2]) == (build.CONNACK, b"\x00\x9b")
+        assert build.read_props(body, 2)[0].keys() == ({"reason_string"} if explained else set())
+        peer.expect_eof()
+
+
+@clause("MQTT-3.2.2-20")
 def test_refusal_fits_the_maximum_packet_size(target: Target, name: str) -> None:
     """What explains a refusal is left out where the client has no room for it."""
     peer = Peer.connect(target)

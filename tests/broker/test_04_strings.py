@@ -173,7 +173,6 @@ def test_user_properties_pass_unchanged(target: Target, name: str) -> None:
     peer.expect(publish(name, b"x", user_property=pairs))
 
 
-@clause("MQTT-1.5.4-1")
 def test_binary_data_is_no_string(target: Target, name: str) -> None:
     """Payload and correlation data may hold any bytes."""
     raw = bytes(range(256))

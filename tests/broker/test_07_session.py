@@ -106,7 +106,6 @@ def test_clean_start_is_for_good(target: Target, name: str, version: int) -> Non
 
 
 @clause311("MQTT-3.1.2-7")
-@clause("MQTT-3.1.2-4")
 @both_versions
 def test_retained_messages_are_no_session_state(target: Target, name: str, version: int) -> None:
     """Retained messages survive the session of the client that published them."""

@@ -156,9 +156,9 @@ def test_will_of_a_refused_client(target: Target, name: str, version: int) -> No
 def test_quality_of_service(target: Target, name: str, version: int, qos: int) -> None:
     """A will is published with its QoS, and not retained unless it asks for that."""
     watcher = watching(target, name, version, qos=2)
-    connected(target, name, version, will=will(f"{name}/will", b"", qos)).drop()
+    connected(target, name, version, will=will(f"{name}/will", b"gone", qos)).drop()
     got = watcher.publication()
-    assert (got.topic, got.payload, got.qos, got.retain) == (f"{name}/will", b"", qos, False)
+    assert (got.topic, got.payload, got.qos, got.retain) == (f"{name}/will", b"gone", qos, False)
     late = connected(target, f"{name}l", version)
     late.subscribe(f"{name}/#")
     late.expect_nothing()

@@ -61,7 +61,7 @@ def test_open_messages_have_different_identifiers(target: Target, name: str, ver
     assert len(pids) == 10 and None not in pids and 0 not in pids
 
 
-@clause("MQTT-4.3.2-1", "MQTT-4.3.3-1")
+@clause("MQTT-4.3.2-1", "MQTT-2.2.1-4")
 @deviates("mosquitto 2.0: gives an identifier that is still in use again")
 @pytest.mark.parametrize("options", [{}, {"subscription_identifier": 1}], ids=["plain", "identified"])
 def test_identifiers_in_use_are_passed_over_when_they_come_round(

@@ -74,9 +74,11 @@ def _check_session(server: Server, session: Session) -> None:
 
 
 def _check_budget(server: Server) -> None:
-    queued = sum(session.outbound.queued_bytes for session in server.sessions.values())
+    queued = sum(
+        session.outbound.queued_bytes + session.outbound.flying_bytes() for session in server.sessions.values()
+    )
     unsent = sum(channel.backlog_size for channel in server.channels)
-    collecting = sum(channel.need for channel in server.channels if channel.need > LARGE_PACKET)
+    collecting = sum(channel.have for channel in server.channels if channel.need > LARGE_PACKET)
     assert server.budget.used == queued + unsent + collecting, "the budget lost count"
 
 

@@ -16,7 +16,8 @@ from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.loop import GuestPlane
 from headwater.node.selector import run
-from headwater.routing.shared import DISPATCHERS, Dispatcher, Member
+from headwater.routing.dispatcher import Dispatcher, Member
+from headwater.routing.shared import DISPATCHERS
 from headwater.wire import FROM_SERVER, decode, encode
 from headwater.wire.packets import (
     Connack,
@@ -222,7 +223,7 @@ def test_an_alarm_that_rings_early_is_set_again() -> None:
 class Raising(Dispatcher):
     """What somebody's own dispatcher may do."""
 
-    def choose(self, members: list[Member], topic: str, publisher: str) -> Member:
+    def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
         raise RuntimeError("no idea")
 
 
@@ -305,3 +306,29 @@ def test_slow_readers_of_large_messages_stay_within_the_memory_for_all() -> None
     assert len(kept) == 3
     kept[0].unblock()
     assert [len(message.payload) for message in kept[0].messages()] == [300_000]
+
+
+def test_a_promise_of_large_packets_takes_no_memory_from_others() -> None:
+    broker = MemoryBroker(Config(sys_interval=0, max_queue_memory=1 << 20))
+    for number in range(100):
+        broker.client(f"promising {number}").feed(b"\x30\xff\xff\xff\x06\x00\x01t")
+    assert broker.server.budget.used == 100 * 8
+    absent = Client(broker)
+    absent.connect(Connect("absent", 4, False))
+    subscribe(absent, "t", qos=1)
+    absent.lose()
+    broker.client("publisher").send(*publishes("t", 3))
+    assert broker.server.sessions["absent"].outbound.waiting() == 3
+    check(broker.server)
+
+
+def test_a_large_packet_for_which_there_is_no_memory() -> None:
+    broker = MemoryBroker(Config(sys_interval=0, max_queue_memory=100_000))
+    client = broker.client("c")
+    packet = encode(Publish("t", bytes(1_000_000)), 5)
+    for start in range(0, len(packet), 10_000):
+        client.feed(packet[start : start + 10_000])
+        check(broker.server)
+    last = client.packets()[-1]
+    assert isinstance(last, Disconnect) and last.reason == QUOTA_EXCEEDED
+    assert broker.server.budget.used == 0

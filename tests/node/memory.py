@@ -80,7 +80,6 @@ class Client:
 
     def feed(self, data: bytes) -> None:
         """These bytes arrive and are dealt with in one turn."""
-        self.channel.last_seen = self.broker.server.hot.now
         if self.channel.fd >= 0:
             self.broker.server.hot.feed(self.channel, data)
         self.broker.turn()

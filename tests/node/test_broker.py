@@ -216,7 +216,7 @@ def test_a_broker_after_a_broker(runner: Runner) -> None:
 
 @under_each_loop
 def test_other_tasks_and_timers_run_while_the_broker_is_busy(runner: Runner) -> None:
-    """A thread publishes as fast as it can; meanwhile tasks, timers, threads' calls and streams of the program go on."""
+    """A thread publishes as fast as it can; meanwhile tasks, timers, threads' calls and the program's streams go on."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -255,6 +255,38 @@ def publish_until(port: int, stop: threading.Event) -> None:
         batch = encode(Publish("t", b"x" * 20), 5) * 100
         while not stop.is_set():
             connection.sendall(batch)
+
+
+@under_each_loop
+@pytest.mark.parametrize("way", ["soon", "later"])
+def test_what_a_hook_schedules_happens_without_anything_else_happening(runner: Runner, way: str) -> None:
+    """The loop may be deep in its wait for the broker's sockets when a hook wakes a task or sets a timer."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        happened, noticed = asyncio.Event(), threading.Event()
+        broker = Broker(settings())
+
+        def hook(client: object, session_present: bool) -> None:
+            if way == "soon":
+                happened.set()
+            else:
+                loop.call_later(0.01, happened.set)
+
+        broker.hooks.add("session_established", hook)
+        async with broker:
+            in_time = loop.run_in_executor(None, connect_and_wait, broker.port, noticed)
+            await happened.wait()
+            noticed.set()
+            assert await in_time
+
+    runner(main())
+
+
+def connect_and_wait(port: int, noticed: threading.Event) -> bool:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(encode(Connect("c", 5), 5))
+        return noticed.wait(5.0)
 
 
 # ---- what a program can do with it ----

@@ -11,6 +11,8 @@ from pydantic import ValidationError
 
 from headwater.node.config import Config, ConfigError, load_config
 
+ROOT = Path(__file__).parent.parent.parent
+
 
 def other_value(name: str) -> Any:
     """A valid value of a setting that is not its default."""
@@ -79,7 +81,7 @@ def test_a_suggestion_only_where_one_is_close(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read .*: No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
         load_config(str(tmp_path / "none.toml"), {})
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe")
@@ -89,4 +91,27 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValidationError):
-        Config().port = 5  # type: ignore[misc]
+        Config().port = 5
+
+
+# ---- docs/limits.md ----
+
+
+def limits() -> list[list[str]]:
+    lines = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("name", [name for name in Config.model_fields if name != "log_level"])
+def test_each_setting_stands_among_the_limits(name: str) -> None:
+    assert any(f"`{name}`" in setting for _, _, setting, _, _ in limits())
+
+
+def test_defaults_among_the_limits_are_true() -> None:
+    checked = 0
+    for _, default, setting, _, _ in limits():
+        if default.startswith("`") and setting:
+            expected = getattr(Config(), setting.strip("`"))
+            assert default.split("`")[1] == json.dumps(expected), setting
+            checked += 1
+    assert checked > 20

@@ -1,4 +1,4 @@
-"""Enhanced authentication: an exchange of AUTH packets with a guard, before CONNACK and again later (MQTT 5.0, 4.12)."""
+"""Enhanced authentication: AUTH packets exchanged with a guard, before CONNACK and again later (MQTT 5.0, 4.12)."""
 
 from __future__ import annotations
 

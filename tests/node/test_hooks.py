@@ -110,7 +110,7 @@ def everything_happens(hooks: Hooks) -> None:
     reader.send(*answers, Pubcomp(2))
     reader.send(Subscribe(2, [SubscribeRequest("t", 1)]), Unsubscribe(3, ["t"]))
     flights = broker.server.sessions["r"].outbound.flights
-    flights.update((number, Flight(1, None, b"", b"", 5)) for number in range(1, MAX_PACKET_ID + 1))
+    flights.update((number, Flight(1, None, b"", b"", 5, 0)) for number in range(1, MAX_PACKET_ID + 1))
     broker.server.sessions["r"].outbound.quota = 0
     publisher.send(Publish("t", b"4", 1, False, False, 4))
     flights.clear()
@@ -324,7 +324,7 @@ def test_filters_of_packets() -> None:
 
 
 def test_hooks_that_raise_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """All filters and watchers raise at once, over the whole of a broker's life: each is counted and logged, and clients
+    """All filters and watchers raise at once, over all of a broker's life: each is counted and logged, and clients
     see the same bytes as without them."""
 
     def bytes_seen(hooks: Hooks) -> list[bytes]:
@@ -396,7 +396,7 @@ def test_a_hook_that_comes_later_misses_nothing_after_it() -> None:
 
 
 def test_an_event_that_does_not_exist() -> None:
-    with pytest.raises(ValueError, match="no such event: 'publised'; there are .*published"):
+    with pytest.raises(ValueError, match=r"no such event: 'publised'; there are .*published"):
         Hooks().add("publised", broken)
 
 
@@ -425,7 +425,7 @@ def test_the_page_of_events_is_up_to_date() -> None:
 
 
 def test_no_event_is_told_that_is_not_in_the_table() -> None:
-    """Every name that the sources give to `allow`, `transform` or `tell` is an event of that kind, and each is given."""
+    """Each name that the sources give to `allow`, `transform` or `tell` is an event of that kind, and each is there."""
     folder = Path(inspect.getfile(Broker)).parent
     given = {}
     for path in folder.glob("*.py"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import resource
 import signal
 import socket
 import subprocess
@@ -28,13 +27,13 @@ class Process:
 
     def __init__(self, *arguments: str, python: tuple[str, ...] = (), files: int | None = None, path: str = "") -> None:
         search = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", str(SOURCES)), path]))
+        limit = [] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
         self.process = subprocess.Popen(
-            [sys.executable, *python, "-m", "headwater", "broker", "--port", "0", *arguments],
+            [*limit, sys.executable, *python, "-m", "headwater", "broker", "--port", "0", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             env=os.environ | {"PYTHONPATH": search},
-            preexec_fn=None if files is None else lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
         )
         self._guard = threading.Timer(PATIENCE, self.process.kill)
         self._guard.start()

@@ -1,9 +1,9 @@
 """Whatever clients do and however their connections break, QoS promises hold.
 
-Devices with lasting sessions publish and subscribe; bytes wait on both sides of each connection, and whenever one breaks,
-those that have not arrived are lost. The devices are honest: they remember what the standard asks of a client and send it
-again. In the end everybody comes back and reads. Then: QoS 2 exactly once, QoS 1 at least once, QoS 0 at most once, and
-all messages of one publisher in their order, over all its topics and QoS levels (repetitions aside).
+Devices with lasting sessions publish and subscribe; bytes wait on both sides of each connection, and whenever one
+breaks, those that have not arrived are lost. The devices are honest: they remember what the standard asks of a client
+and send it again. In the end everybody comes back and reads. Then: QoS 2 exactly once, QoS 1 at least once, QoS 0 at
+most once, and all messages of one publisher in their order, over all its topics and QoS levels (repetitions aside).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Step = Callable[["World"], None]
 
 
 class Device:
-    """An honest client: `outbox` are bytes on their way to the broker, `inbox` packets that it has not looked at yet."""
+    """An honest client: `outbox` are bytes on their way to the broker, `inbox` packets that it has not looked at."""
 
     def __init__(self, broker: MemoryBroker, number: int) -> None:
         self.broker = broker

@@ -68,6 +68,36 @@ def test_silence_for_one_and_a_half_keep_alives_ends_the_connection(version: int
     assert client.socket.shut
 
 
+def test_parts_of_a_packet_are_no_sign_of_life() -> None:
+    """[MQTT-3.1.2-22] speaks of packets: who trickles bytes of one and never ends it is cut off all the same."""
+    broker = MemoryBroker()
+    client = broker.client("c", 5, keep_alive=10)
+    packet = encode(Publish("t", b"." * 100), 5)
+    for number in range(15):
+        broker.later(1)
+        client.feed(packet[number : number + 1])
+    assert client.channel.finishing
+
+
+def test_a_3_1_1_client_keeps_its_keep_alive() -> None:
+    """It could not be told of ours."""
+    broker = MemoryBroker(Config(sys_interval=0, max_keep_alive=10))
+    assert broker.client("c", 4, keep_alive=60).channel.keep_alive == 60
+    assert broker.client("d", 4).channel.keep_alive == 0
+
+
+def test_sessions_are_bounded() -> None:
+    """A new one is refused; those there are can be resumed and make room when they end."""
+    broker = MemoryBroker(Config(sys_interval=0, max_sessions=1))
+    kept = broker.client("kept", 5, properties=Properties(session_expiry_interval=100))
+    kept.lose()
+    refused = Client(broker)
+    assert refused.connect(Connect("new", 5)).reason == QUOTA_EXCEEDED
+    again = broker.client("kept", 5, clean_start=False)
+    again.send(Disconnect())
+    assert Client(broker).connect(Connect("new", 5)).reason == 0
+
+
 def test_without_keep_alive_silence_is_fine() -> None:
     broker = MemoryBroker()
     client = broker.client("c")
@@ -112,6 +142,9 @@ def test_last_words_may_be_read_for_a_moment() -> None:
     assert client.socket.shut and not client.socket.closed
     broker.later(LINGER + 0.1)
     assert client.socket.closed and client.channel not in broker.server.channels
+    polite = broker.client("p")
+    polite.send(Disconnect())
+    assert polite.socket.closed, "who said goodbye waits for nothing"
 
 
 def test_a_wall_clock_that_jumps_does_not_matter() -> None:
@@ -215,13 +248,16 @@ def test_a_large_packet_in_parts_counts_in_the_memory_for_queues() -> None:
     broker = MemoryBroker(Config(sys_interval=0, max_queue_memory=1_000_000))
     reader, client, greedy = subscribed(broker, "r"), broker.client("c"), broker.client("g")
     data = encode(Publish("t", bytes(600_000)), 5)
-    client.feed(data[:10])
-    assert broker.server.budget.used == len(data) > LARGE_PACKET
-    greedy.feed(data[:10])
+    assert len(data) > LARGE_PACKET
+    client.feed(data[:500_000])
+    assert broker.server.budget.used == 500_000
+    greedy.feed(data[:400_000])
+    assert broker.server.budget.used == 900_000
+    greedy.feed(data[400_000:550_000])
     [last] = greedy.packets()
     assert isinstance(last, Disconnect) and last.reason == QUOTA_EXCEEDED
-    assert broker.server.budget.used == len(data)
-    for start in range(10, len(data), 50_000):
+    assert broker.server.budget.used == 500_000
+    for start in range(500_000, len(data), 50_000):
         client.feed(data[start : start + 50_000])
     assert broker.server.budget.used == 0
     assert payloads(reader) == [bytes(600_000)]

@@ -101,6 +101,20 @@ def test_retained_messages_are_bounded() -> None:
     assert sorted(payloads(late)) == [b"a", b"c"]
 
 
+def test_bytes_of_retained_messages_are_bounded() -> None:
+    """What goes beyond is delivered but not kept, and what was kept before stays."""
+    broker = MemoryBroker(Config(sys_interval=0, max_retained_bytes=10))
+    reader = subscribed(broker, "r", "#", 1)
+    publisher = broker.client("p")
+    for topic, payload in (("a", b"." * 6), ("b", b"." * 5), ("a", b"." * 11), ("a", b"." * 10)):
+        publisher.send(Publish(topic, payload, 0, True))
+    assert [len(payload) for payload in payloads(reader)] == [6, 5, 11, 10]
+    assert broker.server.router.retained.payload_bytes == 10
+    late = broker.client("l")
+    late.send(Subscribe(1, [SubscribeRequest("#")]))
+    assert payloads(late) == [b"." * 10]
+
+
 def test_a_retained_message_expires() -> None:
     broker = MemoryBroker()
     broker.client("p").send(Publish("a", b"m", 0, True, properties=Properties(message_expiry_interval=10)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from headwater.message import NEVER
 from headwater.node.timers import Timer, Timers
@@ -70,8 +71,8 @@ class TimersMachine(RuleBasedStateMachine):
         assert len(self.timers) <= 2 * len(self.pending) + 66
 
 
-TestTimers = TimersMachine.TestCase
-TestTimers.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+def test_as_a_naive_list_would() -> None:
+    run_state_machine_as_test(TimersMachine, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
 
 
 def test_soonest_is_never_when_nothing_is_left() -> None:
@@ -79,5 +80,27 @@ def test_soonest_is_never_when_nothing_is_left() -> None:
     assert timers.soonest == NEVER
     timers.at(5.0, lambda: None)
     assert timers.soonest == 5.0
+    timers.run(5.0)
+    assert (timers.soonest, len(timers)) == (NEVER, 0)
+
+
+def test_one_that_raises_does_not_keep_the_others_from_being_called(caplog: pytest.LogCaptureFixture) -> None:
+    timers = Timers()
+    called: list[int] = []
+
+    def broken() -> None:
+        raise ZeroDivisionError("on purpose")
+
+    timers.at(1.0, lambda: called.append(1))
+    timers.at(2.0, broken)
+    timers.at(3.0, lambda: called.append(3))
+    timers.run(5.0)
+    assert called == [1, 3] and timers.failures == 1 and "on purpose" in caplog.text
+
+
+def test_what_is_cleared_is_not_called() -> None:
+    timers = Timers()
+    timers.at(1.0, pytest.fail)
+    timers.clear()
     timers.run(5.0)
     assert (timers.soonest, len(timers)) == (NEVER, 0)

@@ -95,7 +95,7 @@ def test_a_delivery_has_the_lower_qos(published: int, granted: int, got: int) ->
 
 
 def test_overlapping_subscriptions_give_one_delivery_with_the_best_of_all() -> None:
-    """The highest QoS [MQTT-3.3.4-2], all identifiers [MQTT-3.3.4-4], retain as published if one of them asks for it."""
+    """The highest QoS [MQTT-3.3.4-2], all identifiers [MQTT-3.3.4-4], retain as published if one asks for it."""
     several = recipient(
         Subscription("a", 1, identifier=5),
         Subscription("#", 2),

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headwater.message import Subscription
-from headwater.routing.shared import DISPATCHERS, Dispatcher, Group, Groups, Member, Random, RoundRobin, dispatcher
+from headwater.routing.dispatcher import Dispatcher, Member
+from headwater.routing.dispatchers.turns import Random, RoundRobin
+from headwater.routing.shared import DISPATCHERS, Group, Groups, dispatcher
 from headwater.routing.topics import matches
 from tests.routing.strategies import filters, topics
 
@@ -28,7 +30,7 @@ def group_of(*keys: str, by: Dispatcher | None = None) -> Group:
 
 
 def chosen(group: Group, times: int) -> list[object]:
-    members = [group.choose_online("a", "publisher") for _ in range(times)]
+    members = [group.choose_online("a", "publisher", 0.0) for _ in range(times)]
     return [member.key if member else None for member in members]
 
 
@@ -39,7 +41,7 @@ class Notes(Dispatcher):
         self.events: list[tuple[str, object]] = []
         self.offered: list[list[Member]] = []
 
-    def choose(self, members: list[Member], topic: str, publisher: str) -> Member:
+    def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
         self.offered.append(members)
         self.events.append((topic, publisher))
         return members[0]
@@ -111,15 +113,15 @@ def test_joining_again_renews_the_subscription_and_keeps_the_place() -> None:
 def test_the_dispatcher_is_told_and_gets_a_new_list_only_when_something_changed() -> None:
     notes = Notes()
     group = group_of("x", "y", by=notes)
-    group.choose_online("t", "p")
-    group.choose_online("t", "p")
+    group.choose_online("t", "p", 0.0)
+    group.choose_online("t", "p", 0.0)
     group.set_online("x", True)
     group.set_online("stranger", False)
-    group.choose_online("t", "p")
+    group.choose_online("t", "p", 0.0)
     assert notes.offered[0] is notes.offered[1] is notes.offered[2]
     group.leave("x")
     assert group.leave("x") is None
-    group.choose_online("u", "q")
+    group.choose_online("u", "q", 0.0)
     assert notes.events == [
         ("joined", "x"),
         ("joined", "y"),
@@ -137,7 +139,7 @@ def test_random_is_repeatable_by_its_seed() -> None:
 
 
 def test_an_unknown_dispatcher_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(ValueError, match=r"no dispatcher 'rondo'; choose one of: random, round_robin"):
+    with pytest.raises(ValueError, match=r"no dispatcher 'rondo'; choose one of: adaptive, .*random, round_robin"):
         dispatcher("rondo")
 
 

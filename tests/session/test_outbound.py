@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from headwater.message import NEVER, Delivery, Message
 from headwater.session.outbound import (
@@ -46,6 +53,10 @@ class Sent:
         self.on_this_connection = True
 
 
+FLIGHT = 50
+"""Bytes of every packet that flies."""
+
+
 class OutboundMachine(RuleBasedStateMachine):
     """Does with an Outbound what the server does, and keeps its own account of every message ever offered."""
 
@@ -82,7 +93,7 @@ class OutboundMachine(RuleBasedStateMachine):
         packet_id = self.outbound.take_id()
         assert 1 <= packet_id <= MAX_PACKET_ID
         assert packet_id not in self.flights, "a packet id in use was given out again"
-        self.outbound.fly(packet_id, each)
+        self.outbound.fly(packet_id, each, FLIGHT)
         self.flights[packet_id] = Sent(number, each.qos)
 
     def send_again(self, packet_ids: list[int]) -> None:
@@ -102,6 +113,7 @@ class OutboundMachine(RuleBasedStateMachine):
             if each is None:
                 break
             assert number_of(each) == number_of(self.waiting.pop(0))
+            assert each.message.expires_at > self.now, "sent for the first time although it had expired"
             self.send(each)
 
     def account_for_expired(self) -> None:
@@ -124,26 +136,29 @@ class OutboundMachine(RuleBasedStateMachine):
             self.dropped.add(self.offered)  # the server does not offer these
             return
         nothing_waits = not self.waiting and all(each.on_this_connection for each in self.flights.values())
+        used = self.budget.used
         result = self.outbound.offer(new, self.connected)
         if result == SEND:
             assert nothing_waits, "overtook what waits"
             self.send(new)
             return
-        assert not (self.connected and nothing_waits and (qos == 0 or self.room() > 0)), "waits for nothing"
+        may_fly = self.room() > 0 and used < self.budget.limit
+        assert not (self.connected and nothing_waits and (qos == 0 or may_fly)), "waits for nothing"
         self.check_policy(new, result)
 
     def check_policy(self, new: Delivery, result: int) -> None:
         outbound = self.outbound
+        elsewhere = self.others + outbound.flying_bytes()
         could_wait = (
             outbound.max_messages > 0
             and waiting_size(new) <= outbound.max_bytes
-            and self.others + waiting_size(new) <= self.budget.limit
+            and elsewhere + waiting_size(new) <= self.budget.limit
         )
         waited = sum(waiting_size(each) for each in self.waiting)
         fits = (
             len(self.waiting) < outbound.max_messages
             and waited + waiting_size(new) <= outbound.max_bytes
-            and self.others + waited + waiting_size(new) <= self.budget.limit
+            and elsewhere + waited + waiting_size(new) <= self.budget.limit
         )
         given_up = outbound.take_given_up()
         if fits:
@@ -237,7 +252,9 @@ class OutboundMachine(RuleBasedStateMachine):
         assert [number_of(each) for each in outbound.queue or ()] == [number_of(each) for each in self.waiting]
         assert outbound.waiting() == len(self.waiting) <= outbound.max_messages
         assert outbound.queued_bytes == sum(waiting_size(each) for each in self.waiting) <= outbound.max_bytes
-        assert self.budget.used == outbound.queued_bytes + self.others
+        unreleased = sum(not each.released for each in self.flights.values())
+        assert outbound.flying_bytes() == unreleased * FLIGHT
+        assert self.budget.used == outbound.queued_bytes + outbound.flying_bytes() + self.others
 
     @invariant()
     def nothing_is_lost_and_order_is_kept(self) -> None:
@@ -254,8 +271,10 @@ class OutboundMachine(RuleBasedStateMachine):
             assert not self.outbound.unsent and not self.waiting
 
 
-TestOutbound = OutboundMachine.TestCase
-TestOutbound.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+def test_whatever_happens_promises_and_accounts_hold() -> None:
+    run_state_machine_as_test(
+        OutboundMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+    )
 
 
 def test_a_waiting_message_is_counted_with_all_it_carries() -> None:
@@ -276,7 +295,7 @@ def test_all_packet_ids_in_use() -> None:
     outbound = Outbound(Budget(0), 0, 0, DROP_NEWEST)
     outbound.connected(MAX_PACKET_ID)
     for number in range(MAX_PACKET_ID):
-        outbound.fly(outbound.take_id(), delivery(number))
+        outbound.fly(outbound.take_id(), delivery(number), 0)
     assert outbound.take_id() == 0
     assert sorted(outbound.flights) == list(range(1, MAX_PACKET_ID + 1))
     assert outbound.acknowledged(4711) is not None
@@ -284,13 +303,13 @@ def test_all_packet_ids_in_use() -> None:
 
 
 def test_clear_hands_back_what_another_member_of_a_group_may_get() -> None:
-    """What waited, and before it what a group sent with QoS 1; not what was begun with QoS 2, nor what was nobody else's."""
+    """What waited, and before it what a group sent with QoS 1; not what was begun with QoS 2 or was never shared."""
     budget = Budget(10_000)
     outbound = Outbound(budget, 10, 10_000, DROP_NEWEST)
     outbound.connected(3)
     group = object()
     for number, (qos, owner) in enumerate([(1, None), (1, group), (2, group)]):
-        outbound.fly(outbound.take_id(), delivery(number, qos, group=owner))
+        outbound.fly(outbound.take_id(), delivery(number, qos, group=owner), 100)
     outbound.wait(delivery(3, group=group))
     outbound.wait(delivery(4))
     assert [number_of(each) for each in outbound.clear()] == [1, 3, 4]
@@ -303,3 +322,18 @@ def test_what_can_never_fit_takes_nobodys_place(policy: int) -> None:
     outbound.wait(delivery(1))
     assert outbound.wait(delivery(2, size=5_000)) == DROPPED
     assert outbound.waiting() == 1 and outbound.dropped == 1
+
+
+def test_unacknowledged_messages_count_until_they_are_acknowledged() -> None:
+    """A reader that never acknowledges takes from the budget of all; when it is used up, messages give way."""
+    budget = Budget(1000)
+    outbound = Outbound(budget, 10, 10_000, DROP_NEWEST)
+    outbound.connected(10)
+    for number in (1, 2):
+        assert outbound.offer(delivery(number), True) == SEND
+        outbound.fly(outbound.take_id(), delivery(number), 500)
+    assert budget.used == 1000
+    assert outbound.offer(delivery(3), True) == DROPPED
+    assert outbound.acknowledged(1) is not None
+    assert budget.used == 500
+    assert outbound.offer(delivery(3), True) == SEND

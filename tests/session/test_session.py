@@ -30,7 +30,7 @@ def test_a_flight_of_the_hot_path_becomes_a_delivery(version: int, size: int) ->
     properties = Properties(user_properties=[("a", "b"), ("a", "c")], content_type="x") if version == V5 else None
     data = encode(Publish("to/pic", b"p" * size, 1, False, False, 4711, properties), version)
     at = data.index(b"to/pic") + len(b"to/pic")
-    flight = Flight(1, None, data[:at], data[at + 2 :], version)
+    flight = Flight(1, None, data[:at], data[at + 2 :], version, len(data))
     session = new_session()
     delivery = session.flight_delivery(flight)
     message = delivery.message
@@ -43,4 +43,4 @@ def test_a_flight_of_the_hot_path_becomes_a_delivery(version: int, size: int) ->
 
 def test_a_flight_with_a_delivery_keeps_it() -> None:
     delivery = Delivery(Message("t"), 2, False)
-    assert new_session().flight_delivery(Flight(2, delivery, b"", b"", 0)) is delivery
+    assert new_session().flight_delivery(Flight(2, delivery, b"", b"", 0, 0)) is delivery

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.message import NEVER, Delivery, Message
@@ -56,6 +56,7 @@ def test_the_expiry_is_counted_down(interval: int, waited: float, left: int) -> 
 
 
 @given(st.integers(0, 0xFFFFFFFF), st.floats(0, 1e9), st.floats(0, 1e6))
+@example(1, 536870911.7867822, 0.0)
 def test_the_expiry_sent_is_never_longer_than_what_came(interval: int, now: float, waited: float) -> None:
     message = message_of(Publish("t", properties=Properties(message_expiry_interval=interval)), "me", now)
     passed = publish_properties(Delivery(message, 0, False), now + waited)

@@ -2,8 +2,8 @@
 
 For one clause of the standard after the other, a copy of the source is edited so that the clause no longer holds
 (mutants.toml), and the tests that docs/conformance.md names for it run against the copy, as plain Python. A test has to
-fail. A mutant whose tests all pass has survived: the tests claim to show the clause, and do not. A mutant that makes the
-broker itself fail (it does not start, or logs an exception) is broken: that a test fails then proves nothing.
+fail. A mutant whose tests all pass has survived: the tests claim to show the clause, and do not. A mutant that makes
+the broker itself fail (it does not start, or logs an exception) is broken: that a test fails then proves nothing.
 
 A whole run writes docs/results/mutants-DATE.json and .md. The exit status is 0 when all mutants are caught, 1 when some
 survived or are broken, 2 when one no longer fits the source or the tests.
@@ -110,14 +110,14 @@ def judge(mutant: Mutant, project: Path) -> Verdict:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="headwater-mutant-") as name:
         copy = Path(name)
-        _copy(project, copy)
+        copy_project(project, copy)
         for edit in mutant.edits:
             _apply(edit, copy)
         verdict, said = _run(copy, mutant.tests)
     return Verdict(mutant, verdict, time.monotonic() - started, said)
 
 
-def _copy(project: Path, copy: Path) -> None:
+def copy_project(project: Path, copy: Path) -> None:
     """What the scenarios need. Bytecode comes along: only edited files are compiled anew; machine code must not."""
     for part in COPIED:
         target = copy / part
@@ -139,7 +139,8 @@ def _apply(edit: Edit, copy: Path) -> None:
 def _run(copy: Path, tests: Sequence[str]) -> tuple[str, str]:
     environment = {key: value for key, value in os.environ.items() if key != "HEADWATER_EXPECT"}
     environment["PYTHONPATH"] = str(copy / "src")
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:cacheprovider", *tests]
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:cacheprovider"]
+    words += ["--basetemp", str(copy / "tmp"), *tests]
     try:
         done = subprocess.run(
             words, cwd=copy, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
@@ -188,21 +189,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print("\n".join(f"{mutant.clause:15} {mutant.what}" for mutant in chosen))
         return 0
-    if wrong := check_unchanged(chosen, project):
-        print(f"the tests fail {wrong}", file=sys.stderr)
-        return 2
     started = time.monotonic()
-    verdicts = []
-    for verdict in run(chosen, project, options.jobs):
-        verdicts.append(verdict)
-        print(f"{len(verdicts):4}/{len(chosen)} {_line(verdict)}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="headwater-mutants-") as name:
+        snapshot = Path(name)  # people go on with their work meanwhile
+        copy_project(project, snapshot)
+        if wrong := check_unchanged(chosen, snapshot):
+            print(f"the tests fail {wrong}", file=sys.stderr)
+            return 2
+        verdicts = []
+        for verdict in run(chosen, snapshot, options.jobs):
+            verdicts.append(verdict)
+            print(f"{len(verdicts):4}/{len(chosen)} {_line(verdict)}", flush=True)
     verdicts.sort(key=lambda verdict: chosen.index(verdict.mutant))
     facts = _facts(verdicts, time.monotonic() - started)
     print("\n".join(f"{name}: {value}" for name, value in facts.items()))
     if not options.only:
         write(project / "docs/results", verdicts, facts)
     uncaught = [verdict for verdict in verdicts if verdict.verdict != CAUGHT]
-    print("\n".join(f"NOT CAUGHT {_line(verdict)}" for verdict in uncaught), file=sys.stderr, end="")
+    for verdict in uncaught:
+        print(f"NOT CAUGHT {_line(verdict)}", file=sys.stderr)
     return 1 if uncaught else 0
 
 
@@ -210,9 +215,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("only", nargs="*", metavar="ID", help="clauses such as MQTT-3.1.2-4 (default: all, with report)")
+    parser.add_argument(
+        "only", nargs="*", metavar="ID", help="clauses such as MQTT-3.1.2-4 (default: all, with report)"
+    )
     parser.add_argument("--list", action="store_true", help="list the mutants")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time")
+    # Most of the time is spent waiting for packets that a mutant does not send.
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 1, help="mutants at a time")
     parser.add_argument("--project", type=Path, default=Path(), help="the project's folder (default: the current one)")
     return parser.parse_args(arguments)
 

@@ -39,12 +39,15 @@ class Config(BaseModel):
     max_connections: int = Field(
         default=100_000, ge=1, description="Connections at a time; more are refused with 0x89."
     )
+    max_sessions: int = Field(
+        default=1_000_000, ge=1, description="Sessions, with and without a connection; a new one is refused with 0x97."
+    )
     connect_timeout: float = Field(default=10.0, gt=0, description="Seconds a new connection has to send its CONNECT.")
     max_keep_alive: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="Longest keep alive in seconds; 0 leaves it to the client. 5.0 clients are told.",
+        description="Longest keep alive of 5.0 clients in seconds, which are told; 0 leaves it to them.",
     )
     max_session_expiry: int = Field(
         default=0xFFFFFFFF, ge=0, le=0xFFFFFFFF, description="Longest session expiry in seconds; 4294967295: for ever."
@@ -108,6 +111,9 @@ class Config(BaseModel):
     max_topic_levels: int = Field(default=128, ge=1, le=65535, description="Levels of a topic name or filter.")
     max_retained: int = Field(
         default=1_000_000, ge=0, description="Retained messages; one more is delivered but not kept."
+    )
+    max_retained_bytes: int = Field(
+        default=1024 * MIB, ge=0, description="Bytes of retained payloads; what goes beyond is delivered but not kept."
     )
     overlapping: Literal["merge", "separate"] = Field(
         default="merge",

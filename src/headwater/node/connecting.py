@@ -32,6 +32,7 @@ from headwater.wire.reasons import (
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
     QOS_NOT_SUPPORTED,
+    QUOTA_EXCEEDED,
     REAUTHENTICATE,
     RETAIN_NOT_SUPPORTED,
     SERVER_BUSY,
@@ -89,6 +90,8 @@ class Connecting:
             return Refusal(USE_ANOTHER_SERVER, "", config.server_reference)
         if self.connected >= config.max_connections and not self._takes_over(packet.client_id):
             return Refusal(SERVER_BUSY, "the server has as many connections as it may have")
+        if len(self.server.sessions) >= config.max_sessions and packet.client_id not in self.server.sessions:
+            return Refusal(QUOTA_EXCEEDED, "the server has as many sessions as it may have")
         if not packet.client_id and not packet.clean_start and packet.version != V5:
             return Refusal(CLIENT_IDENTIFIER_NOT_VALID)  # [MQTT-3.1.3-8 of 3.1.1]
         will = packet.will
@@ -219,7 +222,8 @@ class Connecting:
             grants.shared_subscription_available = 0
         if not packet.client_id:
             channel.client_id = grants.assigned_client_identifier = "hw-" + secrets.token_hex(10)  # [MQTT-3.1.3-6]
-        if config.max_keep_alive and not 0 < packet.keep_alive <= config.max_keep_alive:
+        # A 3.1.1 client could not be told of another keep alive, so it keeps its own.
+        if config.max_keep_alive and packet.version == V5 and not 0 < packet.keep_alive <= config.max_keep_alive:
             channel.keep_alive = config.max_keep_alive
             grants.server_keep_alive = config.max_keep_alive  # [MQTT-3.2.2-21]
         asked = packet.properties
@@ -285,9 +289,8 @@ class Connecting:
             flight = outbound.flights[packet_id]
             if flight.released:
                 self.server.send(channel, Pubrel(packet_id))
-            elif not self.server.publish_to(channel, session.flight_delivery(flight), packet_id, True):
-                del outbound.flights[packet_id]  # [MQTT-3.1.2-25] too large for this connection: as if it had been sent
-                outbound.quota += 1
+            elif self.server.publish_to(channel, session.flight_delivery(flight), packet_id, True) == 0:
+                outbound.done(packet_id, flight)  # [MQTT-3.1.2-25] too large for this client: as if it had been sent
                 self.server.dropped(session, session.flight_delivery(flight).message)
                 self.server.hooks.tell("qos_dropped", session.client_id, packet_id)
 

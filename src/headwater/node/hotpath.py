@@ -86,21 +86,30 @@ class HotPath(Turn):
         except Exception:
             self.slow.crashed(channel)
             return
+        if pos:
+            channel.last_seen = self.now  # [MQTT-3.1.2-22] whole packets count, not bytes
         if pos < len(data) and channel.state != CLOSING:
             self._keep(channel, data[pos:] if pos else data)
 
     def _collect(self, channel: Channel, data: bytes) -> bytes | None:
         parts = channel.parts
         assert parts is not None
-        if len(parts[-1]) < SMALL_PART:
-            parts[-1] += data  # or a large packet in tiny segments would cost an object for each
-        else:
-            parts.append(data)
-        channel.have += len(data)
-        if channel.have < channel.need:
+        size = len(data)
+        if channel.have + size < channel.need:
+            if channel.need > LARGE_PACKET:
+                if self.budget.used + size > self.budget.limit:
+                    self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "no memory for such a large packet"))
+                    return None
+                self.budget.used += size
+            if len(parts[-1]) < SMALL_PART:
+                parts[-1] += data  # or a large packet in tiny segments would cost an object for each
+            else:
+                parts.append(data)
+            channel.have += size
             return None
+        parts.append(data)
         if channel.need > LARGE_PACKET:
-            self.budget.used -= channel.need
+            self.budget.used -= channel.have
         channel.need = 0
         channel.parts = None
         return b"".join(parts)
@@ -119,17 +128,18 @@ class HotPath(Turn):
                     need = 1 + i + remaining
                     break
         if need > LARGE_PACKET:
-            if self.budget.used + need > self.budget.limit:
-                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "no memory for a packet of this size"))
+            # What came counts, not what was promised: five bytes must not take the memory of others.
+            if self.budget.used + size > self.budget.limit:
+                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "no memory for such a large packet"))
                 return
-            self.budget.used += need
+            self.budget.used += size
         channel.parts = [rest]
         channel.have = size
         channel.need = need
 
     def discard_partial(self, channel: Channel) -> None:
         if channel.need > LARGE_PACKET:
-            self.budget.used -= channel.need
+            self.budget.used -= channel.have
         channel.need = 0
         channel.parts = None
 
@@ -343,8 +353,10 @@ class HotPath(Turn):
         session = member.session
         assert session is not None
         outbound = session.outbound
-        if member.held or outbound.quota <= 0:
-            self.slow.offer(session, session.flight_delivery(Flight(1, None, head, tail, version)))
+        budget = self.budget
+        size = len(head) + 2 + len(tail)
+        if member.held or outbound.quota <= 0 or budget.used >= budget.limit:
+            self.slow.offer(session, session.flight_delivery(Flight(1, None, head, tail, version, size)))
             return
         flights = outbound.flights
         packet_id = outbound.next_id
@@ -352,7 +364,8 @@ class HotPath(Turn):
             packet_id = packet_id + 1 if packet_id < 65535 else 1
         outbound.next_id = packet_id + 1 if packet_id < 65535 else 1
         outbound.quota -= 1
-        flights[packet_id] = Flight(1, None, head, tail, version)
+        budget.used += size
+        flights[packet_id] = Flight(1, None, head, tail, version, size)
         out = member.out
         out.append(head)
         out.append(PACKET_ID[packet_id])
@@ -430,6 +443,7 @@ class HotPath(Turn):
                 if flight is not None and flight.qos == 1:
                     del flights[packet_id]
                     outbound.quota += 1
+                    outbound.budget.used -= flight.size
             count += 1
             pos += 4
             if n - pos < 4 or data[pos] != 0x40 or data[pos + 1] != 2:

@@ -75,7 +75,6 @@ class Plane:
         if not data:
             hot.slow.lost(channel)
             return
-        channel.last_seen = hot.now
         if channel.state != CLOSING:
             hot.stats.bytes_received += len(data)
             hot.feed(channel, data)

@@ -123,11 +123,8 @@ class Publishing:
 
     def _retain(self, message: Message) -> None:
         retained = self.server.router.retained
-        if message.payload:
-            changed = retained.put(message)  # [MQTT-3.3.1-5]
-        else:
-            changed = retained.remove(message.topic) is not None  # [MQTT-3.3.1-6, 3.3.1-7]
-        if changed:
+        # [MQTT-3.3.1-5, 3.3.1-6, 3.3.1-7]
+        if retained.put(message) if message.payload else retained.remove(message.topic) is not None:
             self.server.hooks.tell("retain_message", message)
 
     def _route_selected(self, message: Message, publisher: Session | None) -> None:

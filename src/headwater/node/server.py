@@ -75,7 +75,8 @@ class Server(Slow):
         self.budget = Budget(config.max_queue_memory)
         self.timers = Timers()
         groups = Groups(partial(dispatcher, config.shared_dispatcher))
-        self.router = Router(Retained(config.max_retained), groups, config.overlapping == "merge")
+        retained = Retained(config.max_retained, config.max_retained_bytes)
+        self.router = Router(retained, groups, config.overlapping == "merge")
         self.sessions: dict[str, Session] = {}
         self.channels: set[Channel] = set()
         self.stalls: dict[Channel, Timer] = {}
@@ -118,17 +119,17 @@ class Server(Slow):
         if hooks.slow:
             hooks.tell("packet_processed", channel, packet)
 
-    def send(self, channel: Channel, packet: Packet) -> bool:
-        """Send a packet; False when the client does not take packets of its size."""
+    def send(self, channel: Channel, packet: Packet) -> int:
+        """Send a packet; its size, or 0 when the client does not take packets of its size."""
         hooks = self.hooks
         if hooks.slow:
             packet = hooks.transform("packet_encode", packet, channel)
-        sent = channel.send(packet)
-        if sent:
+        size = channel.send(packet)
+        if size:
             self.stats.sent += 1
             if hooks.slow:
                 hooks.tell("packet_sent", channel, packet)
-        return sent
+        return size
 
     def failed(self, channel: Channel, error: RemoteProtocolError) -> None:
         self.stats.protocol_errors += 1
@@ -175,7 +176,7 @@ class Server(Slow):
 
     def choose(self, group: Group, message: Message) -> tuple[Session, Delivery] | None:
         """The member of a shared group that gets the message [MQTT-4.8.2-4 … 4.8.2-6]."""
-        member = group.choose_online(message.topic, message.publisher)
+        member = group.choose_online(message.topic, message.publisher, self.hot.now)
         if member is None:
             return None
         subscription = member.subscription
@@ -219,20 +220,21 @@ class Server(Slow):
         packet_id = 0
         if delivery.qos:
             packet_id = session.outbound.take_id()  # there is one: the quota is at most MAX_PACKET_ID
-        if not self.publish_to(channel, delivery, packet_id, False):
+        size = self.publish_to(channel, delivery, packet_id, False)
+        if size == 0:
             self.dropped(session, delivery.message)  # [MQTT-3.1.2-25] as if it had been sent
-            return
-        if packet_id:
-            session.outbound.fly(packet_id, delivery)
+        elif packet_id:
+            session.outbound.fly(packet_id, delivery, size)
             self.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
 
-    def publish_to(self, channel: Channel, delivery: Delivery, packet_id: int, dup: bool) -> bool:
+    def publish_to(self, channel: Channel, delivery: Delivery, packet_id: int, dup: bool) -> int:
+        """Send a message; the packet's size, or 0 when it is larger than the client takes."""
         packet = channel.publish_packet(delivery, packet_id, dup, self.hot.now)
-        sent = self.send(channel, packet)
-        if sent:
+        size = self.send(channel, packet)
+        if size:
             channel.published(packet, delivery.message.topic)
             self.stats.publish_sent += 1
-        return sent
+        return size
 
     def dropped(self, session: Session, message: Message) -> None:
         self.stats.publish_dropped += 1
@@ -410,7 +412,9 @@ class Server(Slow):
             self._look_for_stall(channel, channel.progress_at)
 
     def exhausted(self, channel: Channel) -> None:
-        log.info("%r (%s) reads too slowly, and max_queue_memory is used up; cut off", channel.client_id, channel.address)
+        log.info(
+            "%r (%s) reads too slowly, and max_queue_memory is used up; cut off", channel.client_id, channel.address
+        )
         self.lost(channel)
 
     def overfull(self, channel: Channel) -> None:

@@ -168,13 +168,14 @@ def _collect_all(top: _Branch, is_root: bool, found: list[str]) -> None:
 
 
 class Retained:
-    """The retained messages of a broker, at most `max_messages` of them. `len()` counts them.
+    """The retained messages of a broker, at most `max_messages` with `max_bytes` of payload. `len()` counts them.
 
     A message has expired when `expires_at <= now`. Times are the caller's.
     """
 
-    def __init__(self, max_messages: int) -> None:
+    def __init__(self, max_messages: int, max_bytes: int = 1 << 62) -> None:
         self.max_messages = max_messages
+        self.max_bytes = max_bytes
         self.payload_bytes = 0
         self._messages: dict[str, Message] = {}
         self._topics = _TopicTree()
@@ -185,11 +186,14 @@ class Retained:
         return len(self._messages)
 
     def put(self, message: Message) -> bool:
-        """Keep a message in place of its topic's last one [MQTT-3.3.1-5]. False: the topic is new and all is full.
+        """Keep a message in place of its topic's last one [MQTT-3.3.1-5]. False: there is no room, all stays as it was.
 
         An empty payload is kept like any other: that it means `remove` is for the caller to see [MQTT-3.3.1-6].
         """
         old = self._messages.get(message.topic)
+        held = self.payload_bytes - (0 if old is None else len(old.payload))
+        if held + len(message.payload) > self.max_bytes:
+            return False
         if old is None:
             if len(self._messages) >= self.max_messages:
                 return False

@@ -1,110 +1,50 @@
-"""Shared subscriptions: groups of which one member gets each message, and the dispatchers that say which one.
+"""Shared subscriptions: groups of which one member gets each message.
 
-MQTT 5.0 (section 4.8.2) leaves the choice to the server. A `Group` knows who its members are and which of them are
-there; a `Dispatcher` chooses. Every group has a dispatcher of its own, so what a dispatcher remembers is about one
-group. The group hands it a list that never changes: when members come, go, connect or disconnect, the next choice
-gets a new list. A dispatcher may so recognise "nothing has changed" by the list itself.
+MQTT 5.0 (section 4.8.2) leaves the choice to the server. A `Group` knows who its members are, which of them are there
+and what each has been sent; a `Dispatcher` chooses. Every group has a dispatcher of its own, so what a dispatcher
+remembers is about one group. The group hands it a list that never changes: when members come, go, connect or
+disconnect, the next choice gets a new list. A dispatcher may so recognise "nothing has changed" by the list itself.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Final, cast
 
-from mypy_extensions import mypyc_attr
-
 from headwater.message import Subscription
+from headwater.routing.dispatcher import Dispatcher, Member
+from headwater.routing.dispatchers.adaptive import Adaptive
+from headwater.routing.dispatchers.capacity import Capacity
+from headwater.routing.dispatchers.hashes import HashClient, HashTopic
+from headwater.routing.dispatchers.least import (
+    LeastBytes,
+    LeastConnections,
+    LeastLoad,
+    LeastPending,
+    LeastResponseTime,
+)
+from headwater.routing.dispatchers.score import MendedScore, Score
+from headwater.routing.dispatchers.turns import Random, RoundRobin, Sticky, WeightedRoundRobin
 from headwater.routing.trie import Trie
 
-
-class Member:
-    """A session's part in a group. `online` is changed only by the group, `turn` only by the group's dispatcher."""
-
-    __slots__ = ("key", "online", "subscription", "turn")
-
-    def __init__(self, key: object, subscription: Subscription, online: bool) -> None:
-        self.key = key
-        self.subscription = subscription
-        self.online = online
-        self.turn = 0
-
-    def __repr__(self) -> str:
-        return f"Member({self.key!r}, {'online' if self.online else 'offline'})"
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Dispatcher:
-    """Chooses the member of one group that gets a message. To be subclassed; only `choose` must be.
-
-    `joined` is called once for each member before it is first offered to `choose`, `left` once when it has left the
-    group and will not be offered again. Going offline is not leaving: the member is just missing from the list for a
-    while. Events to come, with nothing done by default, are a member's acknowledgement of a message (`acknowledged`)
-    and a client's report of its load (`reported`); a subclass should not use these names for anything else.
-    """
-
-    def choose(self, members: list[Member], topic: str, publisher: str) -> Member:
-        """One of `members`, which is not empty, in order of joining, and never changed by anybody."""
-        raise NotImplementedError
-
-    def joined(self, member: Member) -> None:
-        """A member has joined the group."""
-
-    def left(self, member: Member) -> None:
-        """A member has left the group."""
-
-
-def _turn_of(member: Member) -> int:
-    return member.turn
-
-
-class RoundRobin(Dispatcher):
-    """Whoever has waited longest is next; who joins waits behind all others.
-
-    As long as two members are both there, their shares differ by at most one message. Consecutive messages of a
-    topic go to different members, so a topic's order holds for each member but not across them.
-
-    The members are sorted by their last turn only when the list is a new one; from then on going round the sorted
-    list keeps that order by itself.
-    """
-
-    def __init__(self) -> None:
-        self._turn = 0
-        self._members: list[Member] = []
-        self._ring: list[Member] = []
-        self._next = 0
-
-    def choose(self, members: list[Member], topic: str, publisher: str) -> Member:
-        if members is not self._members:
-            self._members = members
-            self._ring = sorted(members, key=_turn_of)
-            self._next = 0
-        ring = self._ring
-        member = ring[self._next]
-        self._next += 1
-        if self._next == len(ring):
-            self._next = 0
-        self._turn += 1
-        member.turn = self._turn
-        return member
-
-    def joined(self, member: Member) -> None:
-        # As if it had just been served; sorting keeps those of equal turn in order of joining.
-        member.turn = self._turn
-
-
-class Random(Dispatcher):
-    """Any member, all equally likely. A topic's order holds for each member but not across them."""
-
-    def __init__(self, seed: int | None = None) -> None:
-        self._random = random.Random(seed)
-
-    def choose(self, members: list[Member], topic: str, publisher: str) -> Member:
-        return members[int(self._random.random() * len(members))]
-
-
 # By the name used in the configuration. Others may be added.
-DISPATCHERS: Final[dict[str, Callable[[], Dispatcher]]] = {"random": Random, "round_robin": RoundRobin}
+DISPATCHERS: Final[dict[str, Callable[[], Dispatcher]]] = {
+    "adaptive": Adaptive,
+    "capacity": Capacity,
+    "hash_client": HashClient,
+    "hash_topic": HashTopic,
+    "least_bytes": LeastBytes,
+    "least_connections": LeastConnections,
+    "least_load": LeastLoad,
+    "least_pending": LeastPending,
+    "least_response_time": LeastResponseTime,
+    "random": Random,
+    "round_robin": RoundRobin,
+    "score": Score,
+    "score_mended": MendedScore,
+    "sticky": Sticky,
+    "weighted_round_robin": WeightedRoundRobin,
+}
 
 
 def dispatcher(name: str) -> Dispatcher:
@@ -166,7 +106,7 @@ class Group:
             member.online = online
             self._eligible = None
 
-    def choose_online(self, topic: str, publisher: str) -> Member | None:
+    def choose_online(self, topic: str, publisher: str, now: float) -> Member | None:
         """The member that gets a message; None if the group is empty.
 
         It is one that is online, if any is. Otherwise it is one that is offline, whose session has outlived its
@@ -179,7 +119,43 @@ class Group:
             self._eligible = eligible
         if not eligible:
             return None
-        return self.dispatcher.choose(eligible, topic, publisher)
+        return self.dispatcher.choose(eligible, topic, publisher, now)
+
+    # ---- what happens to what was chosen: book-keeping first, then the dispatcher ---------------------------------
+
+    def sent(self, member: Member, size: int, qos: int, now: float) -> None:
+        """The message that was chosen for has become the member's."""
+        member.sent_bytes += size
+        member.sent_since_report += 1
+        if qos:
+            member.in_flight_since.append(now)
+        self.dispatcher.sent(member, size, qos, now)
+
+    def acknowledged(self, member: Member, now: float) -> None:
+        """A delivery with QoS 1 or 2 has ended: the oldest, as clients acknowledge in order [MQTT-4.6.0-2]. One that
+        does not balances the same in the mean."""
+        if member.in_flight_since:
+            self.dispatcher.acknowledged(member, member.in_flight_since.popleft(), now)
+
+    def reported(self, member: Member, waiting: int, seconds_per_message: float | None, now: float) -> None:
+        """A report that `reports.read_report` has found valid."""
+        self.dispatcher.reported(member, waiting, seconds_per_message, now)
+        member.waiting = waiting
+        member.sent_since_report = 0
+        if seconds_per_message is not None:
+            member.reported_seconds = seconds_per_message
+
+    def sampled(self, member: Member, unsent_bytes: int, now: float) -> None:
+        self.dispatcher.sampled(member, unsent_bytes, now)
+        member.unsent_bytes = unsent_bytes
+
+    def given_back(self, member: Member, count: int, qos: int, now: float) -> None:
+        """The newest `count` messages of the member, sent with that QoS, are its no longer."""
+        in_flight = member.in_flight_since
+        for _ in range(min(count, len(in_flight)) if qos else 0):
+            in_flight.pop()
+        member.sent_since_report = max(0, member.sent_since_report - count)
+        self.dispatcher.given_back(member, count, now)
 
 
 class Groups:
@@ -244,6 +220,11 @@ class Groups:
         """Note in all its groups that a session has connected or disconnected."""
         for group in self._by_key.get(key, {}):
             group.set_online(key, online)
+
+    def of(self, key: object) -> list[Group]:
+        """The groups a session is in, in order of joining. A report of its load or a sample of its connection is for
+        each of them."""
+        return list(self._by_key.get(key, {}))
 
     def match(self, topic: str) -> list[Group]:
         """The groups whose filter matches the topic, in the trie's order; each is to get the message once."""

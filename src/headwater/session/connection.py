@@ -104,13 +104,13 @@ class Connection:
         self.wants_problem_information = properties.request_problem_information != 0
         self.authentication_method = properties.authentication_method
 
-    def send(self, packet: Packet) -> bool:
-        """Send a packet unless it is larger than the client takes [MQTT-3.1.2-24]; tells whether it went."""
+    def send(self, packet: Packet) -> int:
+        """Send a packet unless it is larger than the client takes [MQTT-3.1.2-24]; its size, or 0 if it did not go."""
         data = encode(packet, self.version)
         if self.max_packet_out and len(data) > self.max_packet_out:
-            return False
+            return 0
         self.write(data)
-        return True
+        return len(data)
 
     def problem(self, text: str) -> Properties | None:
         """A reason string, for clients that want one [MQTT-3.1.2-29]."""

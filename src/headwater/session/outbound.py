@@ -9,8 +9,8 @@ connected, so that everything waits in the queue. A flight keeps its packet id u
 [MQTT-4.4.0-1]; flights that a smaller Receive Maximum does not let out again wait in `unsent`, in order.
 As long as something waits, what comes later waits behind it: order is kept whatever the QoS.
 
-Messages that wait are bounded per session (count and bytes) and over all sessions (`Budget`); `policy` says who
-gives way.
+Messages that wait are bounded per session (count and bytes); those and the flights are bounded over all sessions
+(`Budget`). `policy` says who gives way.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Flight:
     Delivery; `Session.delivery_of` makes it when a reconnect needs it.
     """
 
-    def __init__(self, qos: int, delivery: Delivery | None, head: bytes, tail: bytes, version: int) -> None:
+    def __init__(self, qos: int, delivery: Delivery | None, head: bytes, tail: bytes, version: int, size: int) -> None:
         self.qos = qos
+        self.size = size
         self.delivery = delivery
         self.head = head
         self.tail = tail
@@ -103,6 +104,10 @@ class Outbound:
     def waiting(self) -> int:
         return 0 if self.queue is None else len(self.queue)
 
+    def flying_bytes(self) -> int:
+        """What unacknowledged messages count in the budget."""
+        return sum([flight.size for flight in self.flights.values()])
+
     def take_id(self) -> int:
         """A packet id that is not in use [MQTT-2.2.1-3], or 0 when all are."""
         flights = self.flights
@@ -116,7 +121,8 @@ class Outbound:
 
     def offer(self, delivery: Delivery, connected: bool) -> int:
         """SEND: the caller sends it now. QUEUED, DROPPED: done. OVERFLOW: dropped, and the client is to be cut off."""
-        if connected and not self.queue and not self.unsent and (delivery.qos == 0 or self.quota > 0):
+        may_fly = self.quota > 0 and self.budget.used < self.budget.limit
+        if connected and not self.queue and not self.unsent and (delivery.qos == 0 or may_fly):
             return SEND
         return self.wait(delivery)
 
@@ -180,16 +186,18 @@ class Outbound:
         self.queued_bytes -= size
         self.budget.used -= size
 
-    def fly(self, packet_id: int, delivery: Delivery) -> None:
+    def fly(self, packet_id: int, delivery: Delivery, size: int) -> None:
+        """A message went out as a packet of `size` bytes; they count until it is acknowledged."""
         self.quota -= 1
-        self.flights[packet_id] = Flight(delivery.qos, delivery, b"", b"", 0)
+        self.budget.used += size
+        self.flights[packet_id] = Flight(delivery.qos, delivery, b"", b"", 0, size)
 
     def acknowledged(self, packet_id: int) -> Flight | None:
         """PUBACK: the flight it ends, or None when there is none that waits for it."""
         flight = self.flights.get(packet_id)
         if flight is None or flight.qos != 1:
             return None
-        return self._done(packet_id, flight)
+        return self.done(packet_id, flight)
 
     def received(self, packet_id: int, reason: int) -> Flight | None:
         """PUBREC: the flight, now released (send PUBREL), or ended by an error; None for an unknown id."""
@@ -199,9 +207,11 @@ class Outbound:
         if reason >= 0x80:
             if flight.released:
                 return flight
-            return self._done(packet_id, flight)
+            return self.done(packet_id, flight)
         flight.released = True
         flight.delivery = None
+        self.budget.used -= flight.size
+        flight.size = 0
         return flight
 
     def completed(self, packet_id: int) -> Flight | None:
@@ -209,10 +219,12 @@ class Outbound:
         flight = self.flights.get(packet_id)
         if flight is None or flight.qos != 2 or not flight.released:
             return None
-        return self._done(packet_id, flight)
+        return self.done(packet_id, flight)
 
-    def _done(self, packet_id: int, flight: Flight) -> Flight:
+    def done(self, packet_id: int, flight: Flight) -> Flight:
+        """A flight has ended, one way or the other."""
         del self.flights[packet_id]
+        self.budget.used -= flight.size
         if packet_id in self.unsent:
             self.unsent.remove(packet_id)
         elif self.quota < self.window:
@@ -246,6 +258,7 @@ class Outbound:
         group sent with QoS 1 and was not acknowledged (a QoS 2 delivery that has begun stays here [MQTT-4.8.2-4])."""
         left: list[Delivery] = []
         for flight in self.flights.values():
+            self.budget.used -= flight.size
             delivery = flight.delivery
             if flight.qos == 1 and delivery is not None and delivery.group is not None:
                 left.append(delivery)

@@ -1,0 +1,101 @@
+"""The seam of shared subscriptions: what a dispatcher is asked, what it is told, and what is known of each member.
+
+Time is an argument everywhere (seconds on any monotonic clock), so the same code runs in a broker and in a simulation.
+The group does the book-keeping of `Member` before it tells its dispatcher of an event; a dispatcher reads it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from mypy_extensions import mypyc_attr
+
+from headwater.message import Subscription
+
+
+class Member:
+    """A session's part in a group. All is changed by the group alone, except what is the dispatcher's own."""
+
+    __slots__ = (
+        "in_flight_since",
+        "key",
+        "model",
+        "online",
+        "report_interval",
+        "reported_seconds",
+        "sent_bytes",
+        "sent_since_report",
+        "subscription",
+        "turn",
+        "unsent_bytes",
+        "waiting",
+        "way",
+        "weight",
+    )
+
+    def __init__(self, key: object, subscription: Subscription, online: bool) -> None:
+        self.key = key
+        self.subscription = subscription
+        self.online = online
+        self.weight = 1  # how much more than others it is meant to get; set by configuration
+        self.way = 0.0  # seconds to it, one way, if the connection tells (half of TCP's round trip); 0.0: not known
+        self.in_flight_since: deque[float] = deque()  # when each delivery that is still to be acknowledged was sent
+        self.sent_bytes = 0
+        self.unsent_bytes = 0  # as last sampled
+        self.waiting = -1  # as last reported; -1: it has not reported
+        self.report_interval = 0.0  # seconds, the longest there may be between two reports; 0.0: not known
+        self.reported_seconds = 0.0  # per message, as last reported; 0.0: not yet
+        self.sent_since_report = 0
+        # The dispatcher's own.
+        self.turn = 0
+        self.model: object = None
+
+    @property
+    def in_flight(self) -> int:
+        """Deliveries with QoS 1 or 2 that it has been sent and not acknowledged."""
+        return len(self.in_flight_since)
+
+    def __repr__(self) -> str:
+        return f"Member({self.key!r}, {'online' if self.online else 'offline'})"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Dispatcher:
+    """Chooses the member of one group that gets a message. To be subclassed; only `choose` must be.
+
+    A message that `choose` has given to a member counts as that member's from then on, whether or not `sent` follows
+    (it may expire or be too large). `joined` is called once for each member before it is first offered to `choose`,
+    `left` once when it has left the group and will not be offered again. Going offline is not leaving: the member is
+    just missing from the list for a while. The other events do nothing by default; they come for members of the group
+    only, in the order in which things happened, and `now` never goes back.
+
+    Order: each member gets its messages in the order of the choices. Across members a topic's order holds only where
+    a dispatcher keeps the topic (or its publisher) with one member; each one's docstring says so.
+    """
+
+    def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
+        """One of `members`, which is not empty, in order of joining, and never changed by anybody."""
+        raise NotImplementedError
+
+    def joined(self, member: Member) -> None:
+        """A member has joined the group."""
+
+    def left(self, member: Member) -> None:
+        """A member has left the group."""
+
+    def sent(self, member: Member, size: int, qos: int, now: float) -> None:
+        """A message was dispatched to the member; with QoS 1 or 2 it will be acknowledged or given back."""
+
+    def acknowledged(self, member: Member, sent_at: float, now: float) -> None:
+        """The member's oldest delivery in flight, dispatched at `sent_at`, has ended."""
+
+    def reported(self, member: Member, waiting: int, seconds_per_message: float | None, now: float) -> None:
+        """A valid report came: messages waiting at the client, mean time of those done since its last report (None:
+        none was). The member still holds what it knew before this report."""
+
+    def sampled(self, member: Member, unsent_bytes: int, now: float) -> None:
+        """So many bytes wait to be sent to the member: once per tick, not per message. The member still holds the
+        sample before."""
+
+    def given_back(self, member: Member, count: int, now: float) -> None:
+        """So many messages that were the member's, the newest ones, are its no longer and will be chosen for again."""

@@ -1,0 +1,209 @@
+"""`adaptive`: each message goes to the member that can start on it first, by a model of each member's queue.
+
+The model. A member works through a line of messages, each of which takes it s seconds, and is d seconds away. Let F be
+the time at which it will have done all that was given to it. A message dispatched at t is started at max(t + d, F), so
+
+    choose   the member with the least  max(now + d, F)
+    then     F := max(now + d, F) + s
+
+Members that would start at once (F <= now + d) are taken by the way to them (d in steps of GRAIN) and then whoever has
+been free for longest; so a group that knows nothing (s the same for all) goes round robin. A member of which nothing is
+known has the s of the others, their geometric mean, and no credit from the past: F = now.
+
+What corrects it. Whatever a member tells, in this order:
+
+  reports           waiting messages x, mean time y since the last. y goes into s, weighted by how many messages it is
+                    the mean of. x says that the work left lies between x·s and (x + 1)·s: F is moved into that range and
+                    left alone if it is in there, so that a report, which counts whole messages, never blurs a model that
+                    knows parts of them.
+  acknowledgements  k are in flight. Time between two of them is s if the second message was there when the first was
+                    done (sent 2d before that); a message sent when k = 0 was answered after s + 2d: so the way and the
+                    processing are told apart. F = now - d + k·s. Who acknowledges before processing looks ever idle and
+                    is served round robin; if it reports as well, more messages wait at it than are in flight, and its
+                    acknowledgements are no longer listened to.
+  unsent bytes u    F >= now + (u / mean size)·s; the rate at which a backlog shrinks gives s.
+
+Silence. If the acknowledgement of the oldest message, or a report, is late by o, it is expected to take as long again:
+F >= now + o + what is behind. So a frozen member costs each group one message, not a queue of them, and it is the first
+sign of life that brings it back.
+
+Lies. A report or an acknowledgement cannot be checked, but it is credited within bounds: by a second line like F, that no
+report can shorten, a member is never believed to be more than FACTOR times as fast as the others (their geometric
+mean ŝ). So as long as the others keep up (less than FACTOR·ŝ of work waiting at each), a liar gets at most FACTOR times
+as many messages as an average member could process. Nobody is believed to have more than LONGEST seconds of work, so to
+claim to be slow is to get little, but never to block anything.
+
+No starvation. Every PROBE-th message goes to the next member in turn that has got none in the last PROBE·n messages and
+is believed to be free: so who is far away or was slow shows from time to time what it can do.
+
+Cost. Lines that are busy are in a heap by F, those that are free in another by way and F. Time only makes the start of a
+line later, so it is enough to look at the first of each again: O(log n) for each message and event.
+"""
+
+from __future__ import annotations
+
+from math import exp, log
+from typing import Final, cast
+
+from headwater.message import NEVER
+from headwater.routing.dispatcher import Dispatcher, Member
+from headwater.routing.dispatchers.heap import LineHeap
+from headwater.routing.dispatchers.line import QUICKEST, Line
+
+FACTOR: Final = 8.0
+GRAIN: Final = 0.002  # seconds; ways that differ by less are equally long
+PROBE: Final = 64
+
+
+class Adaptive(Dispatcher):
+    """Who can start first is next. A topic's order holds for each member but not across them."""
+
+    def __init__(self) -> None:
+        self._members: list[Member] = []
+        self._idle = LineHeap()
+        self._busy = LineHeap()
+        self._choices = 0
+        self._known = 0  # members whose time per message is known ...
+        self._logarithms = 0.0  # ... and the sum of its logarithms
+        self._typical = QUICKEST
+        self._probed = 0
+
+    def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
+        if members is not self._members:
+            self._renew(members, now)
+        self._choices += 1
+        line = self._to_be_probed(now) if self._choices % PROBE == 0 else None
+        if line is None:
+            line = self._first(now)
+        line.visited = self._choices
+        line.dispatched(now, self._service(line), self._typical_of_others(line) / FACTOR)
+        self._put(line, now)
+        return line.member
+
+    def joined(self, member: Member) -> None:
+        member.model = Line(member)
+
+    def left(self, member: Member) -> None:
+        self._learn(_line(member), 0.0)
+
+    def sent(self, member: Member, size: int, qos: int, now: float) -> None:
+        line = _line(member)
+        line.sent_count += 1
+        if qos:
+            line.sent(self._service(line), now)
+
+    def acknowledged(self, member: Member, sent_at: float, now: float) -> None:
+        line = _line(member)
+        self._learn(line, line.acknowledged(sent_at, self._service(line), now))
+        self._put(line, now)
+
+    def reported(self, member: Member, waiting: int, seconds_per_message: float | None, now: float) -> None:
+        line = _line(member)
+        service = line.reported(waiting, seconds_per_message, self._service(line), now)
+        if seconds_per_message is not None or line.service > 0.0:
+            self._learn(line, service)
+        self._put(line, now)
+
+    def sampled(self, member: Member, unsent_bytes: int, now: float) -> None:
+        line = _line(member)
+        service = self._service(line)
+        learnt = line.sampled(unsent_bytes, service, now)
+        if learnt != service:
+            self._learn(line, learnt)
+        self._put(line, now)
+
+    def given_back(self, member: Member, count: int, now: float) -> None:
+        line = _line(member)
+        line.free_at = max(now, line.free_at - count * self._service(line))
+        if member.in_flight == 0:
+            line.ack_due = NEVER
+        self._put(line, now)
+
+    # ---- what is believed of the members together ------------------------------------------------------------
+
+    def _service(self, line: Line) -> float:
+        return line.service if line.service > 0.0 else self._typical
+
+    def _learn(self, line: Line, service: float) -> None:
+        """Note its time per message; 0.0: it is not known any more."""
+        if service == line.service:
+            return
+        if line.service > 0.0:
+            self._known -= 1
+            self._logarithms -= log(line.service)
+        if service > 0.0:
+            self._known += 1
+            self._logarithms += log(service)
+        line.service = service
+        self._typical = exp(self._logarithms / self._known) if self._known else QUICKEST
+
+    def _typical_of_others(self, line: Line) -> float:
+        if line.service <= 0.0 or self._known < 2:
+            return self._typical
+        return exp((self._logarithms - log(line.service)) / (self._known - 1))
+
+    # ---- which line is first ---------------------------------------------------------------------------------
+
+    def _renew(self, members: list[Member], now: float) -> None:
+        for member in self._members:
+            _line(member).heap = None
+        before = set(self._members)
+        self._members = members
+        self._idle = LineHeap()
+        self._busy = LineHeap()
+        for member in members:
+            line = _line(member)
+            if member not in before:
+                line.start(now)
+            line.heap = self._idle
+            self._idle.lines.append(line)
+            line.place = len(self._idle.lines) - 1
+        for member in members:
+            self._put(_line(member), now)
+
+    def _put(self, line: Line, now: float) -> None:
+        """Set its key, and it into the heap where it belongs; not if it is not among those to choose from."""
+        heap = cast("LineHeap | None", line.heap)
+        if heap is None:
+            return
+        line.key = line.can_start_at(now, FACTOR * self._typical)
+        free = line.key <= now + line.delay
+        line.level = int(line.delay / GRAIN) if free else 0
+        belongs = self._idle if free else self._busy
+        if heap is belongs:
+            heap.moved(line)
+        else:
+            heap.remove(line)
+            belongs.add(line)
+
+    def _first(self, now: float) -> Line:
+        patience = FACTOR * self._typical
+        busy = self._busy.lines
+        while busy:
+            top = busy[0]
+            at = top.can_start_at(now, patience)
+            if at <= top.key and at > now + top.delay:
+                break
+            self._put(top, now)
+        idle = self._idle.lines
+        while idle:
+            top = idle[0]
+            if top.can_start_at(now, patience) <= now + top.delay:
+                if busy and busy[0].key < now + top.delay:
+                    return busy[0]  # sooner than the way to one that is free
+                return top
+            self._put(top, now)
+        return busy[0]
+
+    def _to_be_probed(self, now: float) -> Line | None:
+        self._probed += 1
+        if self._probed >= len(self._members):
+            self._probed = 0
+        line = _line(self._members[self._probed])
+        if line.visited >= self._choices - PROBE * len(self._members):
+            return None
+        return line if line.can_start_at(now, FACTOR * self._typical) <= now + line.delay else None
+
+
+def _line(member: Member) -> Line:
+    return cast(Line, member.model)

@@ -1,0 +1,207 @@
+"""What `adaptive` believes of one member's queue. The theory is at the head of adaptive.py."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headwater.message import NEVER
+from headwater.routing.dispatcher import Member
+
+GAIN: Final = 0.125  # of one message's time in the moving means
+QUICKEST: Final = 1e-6  # seconds per message; nobody is believed to be faster
+SLOWEST: Final = 60.0  # seconds per message; nobody is believed to be slower
+LONGEST: Final = 60.0  # seconds; nobody's queue is believed to be longer, so everybody is tried again
+PUNCTUAL: Final = 1.5  # report intervals; a report that takes longer is missing
+SILENT: Final = 2.0  # messages that are believed to wait at a member whose reports are missing
+SURE_COUNT: Final = 8  # messages done between two reports, from which on their rate says more than the mean time
+
+
+class Line:
+    """The waiting line of one member, as it is modelled. `key`, `level`, `place`, `heap` are its place among others."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.key = 0.0
+        self.level = 0
+        self.place = 0
+        self.heap: object = None
+        self.visited = -1  # number of the choice in which it was last chosen
+
+        self.free_at = 0.0  # the member's clock: when it will have done all that was given to it
+        self.bound_at = 0.0  # the same at the highest rate it is credited with, whatever it says
+        self.busy_since = 0.0
+        self.service = 0.0  # seconds per message; 0.0: nothing known yet
+        self.delay = 0.0  # seconds to the member, one way
+
+        self.acks_tell = True  # False: it acknowledges before it processes
+        self.acknowledged_at = -1.0
+        self.busy_gap = 0.0  # mean time between acknowledgements while it had something to do; 0.0: none yet
+        self.idle_response = 0.0  # mean time until a message was acknowledged that found it idle; 0.0: none yet
+        self.ack_due = NEVER
+
+        self.reported_at = -1.0
+        self.report_due = NEVER
+        self.progress_at = 0.0
+
+        self.sampled_at = -1.0
+        self.sent_count = 0
+        self.sent_count_then = 0
+        self.sent_bytes_then = 0
+        self.unsent_since = NEVER
+
+    def start(self, now: float) -> None:
+        """It is offered for the first time, or again after it was away: nothing waits at it but what is in flight."""
+        self.free_at = now
+        self.bound_at = now
+        self.busy_since = now
+        self.progress_at = now
+        self.ack_due = NEVER
+        self.report_due = NEVER
+        self.reported_at = -1.0
+        self.sampled_at = -1.0
+        self.unsent_since = NEVER
+
+    def can_start_at(self, now: float, patience: float) -> float:
+        """When it would start to process a message that is at it by then. Grows with `now`, never falls."""
+        at = min(self.bound_at, now + patience)
+        if self.free_at > at:
+            at = self.free_at
+        if now > self.ack_due:
+            # What is late by so much will be late by as much again: true of anything whose end nobody can foresee.
+            in_flight = self.member.in_flight
+            behind = (in_flight - 1) * self.service if in_flight > 1 else 0.0
+            at = max(at, min(now + (now - self.ack_due) + behind, now + LONGEST))
+        elif now > self.report_due:
+            at = max(at, now + min(now - self.report_due, SILENT * self.service))
+        return at
+
+    def dispatched(self, now: float, service: float, quickest: float) -> None:
+        """A message is on its way to it, and will take it that long; it is credited with `quickest` at best."""
+        arrives = now + self.delay
+        if self.free_at <= arrives:
+            self.free_at = arrives
+            self.busy_since = now
+        self.free_at = min(self.free_at + service, now + LONGEST)
+        self.bound_at = max(self.bound_at, now) + quickest
+
+    def sent(self, service: float, now: float) -> None:
+        """It was one that will be acknowledged."""
+        if self.acks_tell and self.member.in_flight == 1:
+            self.ack_due = now + 2.0 * self.delay + service
+
+    # ---- acknowledgements ------------------------------------------------------------------------------------
+
+    def acknowledged(self, sent_at: float, service: float, now: float) -> float:
+        """The time per message to be believed from now on; `service` is the one believed so far."""
+        before = self.acknowledged_at
+        self.acknowledged_at = now
+        if not self.acks_tell:
+            return service
+        if self.reported_at < 0.0:
+            service = self._learn(sent_at, before, service, now)
+        since = self.member.in_flight_since
+        if not since:
+            self.free_at = now - self.delay
+            self.ack_due = NEVER
+            return service
+        head = max(now - self.delay, since[0] + self.delay) + service
+        self.ack_due = head + self.delay
+        last = since[len(since) - 1] + self.delay + service
+        self.free_at = max(head + (len(since) - 1) * service, last)
+        return service
+
+    def _learn(self, sent_at: float, before: float, service: float, now: float) -> float:
+        response = now - sent_at
+        if sent_at >= before:  # nothing was in flight: it went there, was processed, and the answer came back
+            self.idle_response = _mean(self.idle_response, response)
+            service = self.idle_response - 2.0 * self.delay
+        elif sent_at <= before - 2.0 * self.delay:  # it was there when its predecessor was done: the ways cancel out
+            self.busy_gap = _mean(self.busy_gap, now - before)
+            service = self.busy_gap
+            if self.idle_response > 0.0:
+                wish = max(0.0, self.idle_response - self.busy_gap) / 2.0
+                self.delay += (wish - self.delay) * GAIN
+        if self.member.way > 0.0:
+            self.delay = self.member.way
+        else:
+            self.delay = min(self.delay, max(0.0, response - service) / 2.0)
+        return min(max(service, QUICKEST), SLOWEST)
+
+    # ---- reports ---------------------------------------------------------------------------------------------
+
+    def reported(self, waiting: int, seconds: float | None, service: float, now: float) -> float:
+        """The time per message to be believed from now on."""
+        member = self.member
+        if member.way > 0.0:
+            self.delay = member.way
+        if waiting > member.in_flight > 0:
+            self.acks_tell = False  # there are messages that wait and are acknowledged already
+            self.ack_due = NEVER
+        elapsed = now - self.reported_at if self.reported_at >= 0.0 else 0.0
+        done = member.sent_since_report + member.waiting - waiting if self.reported_at >= 0.0 else 0
+        unseen = 0.0
+        if elapsed > 0.0:
+            unseen = min(1.0, 2.0 * self.delay / elapsed) * member.sent_since_report
+        if member.report_interval > 0.0:
+            self.report_due = now + PUNCTUAL * member.report_interval
+        self.reported_at = now
+        stuck = 0.0
+        if seconds is not None:
+            service = self._believe(seconds, done, elapsed)
+            self.progress_at = now
+        elif waiting == 0:
+            self.progress_at = now
+        else:
+            stuck = now - max(self.progress_at, self.busy_since)
+            service = max(service, stuck)
+        if not self.acks_tell or member.in_flight == 0:
+            self._correct(waiting + unseen, service, stuck, now)
+        return service
+
+    def _believe(self, seconds: float, done: int, elapsed: float) -> float:
+        if done >= SURE_COUNT and elapsed > 0.0:
+            seconds = min(seconds, elapsed / (done - 2))  # it works on several at once
+        seconds = min(max(seconds, QUICKEST), SLOWEST)
+        if self.service <= 0.0:
+            return seconds
+        keep: float = (1.0 - GAIN) ** max(done, 1)
+        return seconds + (self.service - seconds) * keep
+
+    def _correct(self, waiting: float, service: float, stuck: float, now: float) -> None:
+        """As many wait and perhaps one is being processed: what the model says beyond that is wrong."""
+        there = now - self.delay
+        least = max(there + waiting * service, now + stuck) if waiting >= 1.0 else 0.0
+        most = there + (waiting + 1.0) * service + stuck
+        self.free_at = min(max(self.free_at, least), most, now + LONGEST)
+
+    # ---- what the connection tells ---------------------------------------------------------------------------
+
+    def sampled(self, unsent: int, service: float, now: float) -> float:
+        """The time per message to be believed from now on. Bytes that wait are messages that it does not take."""
+        member = self.member
+        elapsed = now - self.sampled_at if self.sampled_at >= 0.0 else 0.0
+        count = self.sent_count - self.sent_count_then
+        taken = member.sent_bytes - self.sent_bytes_then - (unsent - member.unsent_bytes)
+        self.sampled_at = now
+        self.sent_count_then = self.sent_count
+        self.sent_bytes_then = member.sent_bytes
+        size = member.sent_bytes / self.sent_count if self.sent_count and member.sent_bytes else 1.0
+        silent = self.acknowledged_at < 0.0 and self.reported_at < 0.0
+        if unsent == 0:
+            self.unsent_since = NEVER
+            if silent and self.service > 0.0 and count > 0 and elapsed > 0.0:
+                service = min(service, max(QUICKEST, 0.9 * elapsed / count))  # it can do that, perhaps a little more
+            return service
+        if member.unsent_bytes == 0 or elapsed <= 0.0:
+            self.unsent_since = now
+        elif taken > 0:
+            self.unsent_since = now
+            if silent:
+                service = min(max(_mean(self.service, elapsed * size / taken), QUICKEST), SLOWEST)
+        stuck = now - self.unsent_since
+        self.free_at = min(max(self.free_at, now + stuck + unsent / size * service), now + LONGEST)
+        return service
+
+
+def _mean(mean: float, sample: float) -> float:
+    return mean + (sample - mean) * GAIN if mean > 0.0 else sample
