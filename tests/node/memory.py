@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+from collections.abc import Iterator
 from typing import cast
 
 from headwater.node.channel import Channel
@@ -128,6 +130,7 @@ class MemoryBroker:
         self.plane = MemoryPlane(self.server)
         self.server.plane = self.plane
         self.hot_wanted = hot
+        self.in_one_turn = False
         self.hooks.on_change = self.hooks_changed
         self.hooks_changed()
         self.server.hot.now = 1000.0
@@ -140,11 +143,21 @@ class MemoryBroker:
         return self.plane.descriptors
 
     def turn(self) -> None:
+        if self.in_one_turn:
+            return
         hot = self.server.hot
         if self.server.timers.soonest <= hot.now:
             self.server.timers.run(hot.now)
         while hot.open or hot.dirty:
             hot.flush()
+
+    @contextlib.contextmanager
+    def one_turn(self) -> Iterator[None]:
+        """What arrives meanwhile arrives in one turn, as from many sockets that are ready at once."""
+        self.in_one_turn = True
+        yield
+        self.in_one_turn = False
+        self.turn()
 
     def later(self, seconds: float) -> None:
         self.server.hot.now += seconds

@@ -108,6 +108,15 @@ def acknowledging(number: int, count: int) -> Step:
     return step
 
 
+def at_once(parts: list[Step]) -> Step:
+    def step(run: Run) -> None:
+        with run.broker.one_turn():
+            for part in parts:
+                part(run)
+
+    return step
+
+
 def blocking(number: int, room: int) -> Step:
     def step(run: Run) -> None:
         client = run.clients[number]
@@ -173,6 +182,11 @@ def subscription(filter: str, qos: int, no_local: bool, published: bool, identif
 
 
 numbers = st.integers(0, CLIENTS - 1)
+arrivals = st.one_of(
+    st.builds(sending, numbers, publishes()),
+    st.builds(acknowledging, numbers, st.integers(1, 10)),
+    st.builds(leaving, numbers),
+)
 steps = st.one_of(
     st.builds(
         connecting, numbers, st.sampled_from([4, 5]), st.booleans(), st.integers(1, 4), st.sampled_from([0, 0, 0, 1, 2])
@@ -199,6 +213,7 @@ steps = st.one_of(
     st.builds(sending, numbers, publishes()),
     st.builds(sending, numbers, publishes()),
     st.builds(acknowledging, numbers, st.integers(1, 10)),
+    st.builds(at_once, st.lists(arrivals, min_size=2, max_size=5)),
     st.builds(blocking, numbers, st.sampled_from([0, 1, 100, 1 << 60])),
 )
 beginnings = st.tuples(
@@ -216,7 +231,7 @@ beginnings = st.tuples(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(beginnings, st.lists(steps, min_size=5, max_size=60))
 def test_same_bytes_with_and_without(beginning: tuple[Step, ...], rest: list[Step]) -> None:
     runs = [Run(hot=True), Run(hot=False)]

@@ -196,6 +196,17 @@ def flushing(number: int, count: int) -> Step:
     return lambda world: world.devices[number].flush(count)
 
 
+def flushing_all(count: int) -> Step:
+    """Bytes of all devices arrive in one turn."""
+
+    def step(world: World) -> None:
+        with world.broker.one_turn():
+            for device in world.devices:
+                device.flush(count)
+
+    return step
+
+
 def reading(number: int, count: int) -> Step:
     return lambda world: world.devices[number].read(count)
 
@@ -228,6 +239,7 @@ steps = st.one_of(
     publishes,
     flushes,
     flushes,
+    st.builds(flushing_all, st.sampled_from([20, 60, 1 << 20])),
     reads,
     reads,
     st.builds(losing, numbers),

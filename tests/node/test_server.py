@@ -293,6 +293,35 @@ def test_what_comes_later_waits_behind_what_waits() -> None:
     assert payloads(reader) == [b"2", b"3"]
 
 
+def test_order_holds_when_a_place_becomes_free_in_the_same_turn() -> None:
+    """A QoS 0 message is held for the turn's end while an acknowledgement lets an earlier one out: that goes first."""
+    broker = MemoryBroker()
+    reader = subscribed(broker, "r", "#", 1, properties=Properties(receive_maximum=1))
+    publisher = broker.client("p")
+    publisher.send(Publish("a", b"1", 1, False, False, 1), Publish("a", b"2", 1, False, False, 2))
+    [first] = reader.messages()
+    with broker.one_turn():
+        publisher.send(Publish("b", b"3"))
+        reader.send(Puback(first.packet_id))
+    assert payloads(reader) == [b"2", b"3"]
+
+
+def test_order_holds_when_the_places_are_used_up_in_the_same_turn() -> None:
+    """A QoS 0 message is held for the turn's end; a later one that has to wait does not get before it."""
+    broker = MemoryBroker()
+    reader = subscribed(broker, "r", "#", 1, properties=Properties(receive_maximum=1))
+    publisher = broker.client("p")
+    publisher.send(Publish("a", b"1", 1, False, False, 1))
+    [first] = reader.messages()
+    with broker.one_turn():
+        publisher.send(Publish("b", b"2"))
+        publisher.send(Publish("a", b"3", 2, False, False, 2))
+        publisher.send(Publish("a", b"4", 1, False, False, 3))
+    assert payloads(reader) == [b"2"]
+    reader.send(Puback(first.packet_id))
+    assert payloads(reader) == [b"3"]
+
+
 def test_what_comes_later_waits_behind_what_is_sent_again() -> None:
     """Also behind messages in flight that a smaller receive maximum does not let out again at once."""
     broker = MemoryBroker()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -28,11 +30,11 @@ def test_a_packet_without_properties() -> None:
 
 def test_what_belongs_to_the_message_is_passed_on_and_nothing_else() -> None:
     """A topic alias belongs to the publisher's connection, subscription identifiers to the receiver's subscription."""
-    sent = Properties(**{**vars(CARRIED), "topic_alias": 7})
+    sent = replace(CARRIED, topic_alias=7)
     message = message_of(Publish("t", properties=sent), "me", 5.0)
     assert publish_properties(Delivery(message, 0, False), 5.0) == CARRIED
     passed = publish_properties(Delivery(message, 0, False, [3, 4]), 5.0)
-    assert passed == Properties(**{**vars(CARRIED), "subscription_identifiers": [3, 4]})
+    assert passed == replace(CARRIED, subscription_identifiers=[3, 4])
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_the_expiry_sent_is_never_longer_than_what_came(interval: int, now: floa
 
 
 def test_a_will_does_not_grow_older_before_it_is_published() -> None:
-    properties = Properties(**{**vars(CARRIED), "message_expiry_interval": 10, "will_delay_interval": 5})
+    properties = replace(CARRIED, message_expiry_interval=10, will_delay_interval=5)
     message = will_message(Will("t", b"p", 1, True, properties), "me")
     assert (message.topic, message.payload, message.qos, message.retain) == ("t", b"p", 1, True)
     assert (message.publisher, message.expires_at) == ("me", NEVER)

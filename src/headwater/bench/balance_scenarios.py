@@ -1,4 +1,7 @@
-"""The scenarios of the balance simulation, and the table of their outcomes: python -m headwater.bench.balance_scenarios"""
+"""The scenarios of the balance simulation, and the table of their outcomes.
+
+python -m headwater.bench.balance_scenarios [part [dispatcher ...]]
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ def _paper() -> Iterator[Scenario]:
 
 
 def _troubles() -> Iterator[Scenario]:
+    yield Scenario("reports before messages", UNEQUAL, 0.0104, 15.0, begins=2.4)
     slowing = Worker(0.025, slow=((5.0, 10.0, 4.0),))
     yield from _both_ways(Scenario("one of 4 slows 4x, 5..10 s", (slowing, *EQUAL), 0.0104, 20.0))
     freezing = Worker(0.025, frozen=((5.0, 8.0),))
@@ -36,8 +40,10 @@ def _troubles() -> Iterator[Scenario]:
     visitors = (Worker(0.025, joins=3.0, leaves=9.0), Worker(0.050, joins=5.0), Worker(0.0125, leaves=6.0))
     yield from _both_ways(Scenario("members join and leave", (*UNEQUAL, *visitors), 0.0104, 15.0))
     far = Worker(0.025, delay=0.050)
-    yield from _both_ways(Scenario("one of 4 is 50 ms away", (*EQUAL, far), 0.0104, 15.0))
-    yield from _both_ways(Scenario("one of 3 is 50 ms away", (*EQUAL[:2], far), 0.0104, 15.0))
+    for count in (4, 3):
+        remote = Scenario(f"one of {count} is 50 ms away", (*EQUAL[: count - 1], far), 0.0104, 15.0)
+        yield from _both_ways(remote)
+        yield replace(remote, name=f"{remote.name}, reports, known", way_known=True)
     yield Scenario("half of the reports lost", UNEQUAL, 0.0104, 15.0, lost=0.5)
     yield Scenario("reports up to 500 ms late", UNEQUAL, 0.0104, 15.0, late=0.5)
     varying = Scenario("times vary (sigma 0.5)", UNEQUAL, 0.0120, 30.0, varying=0.5, random_arrivals=True)

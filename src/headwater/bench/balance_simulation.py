@@ -26,7 +26,6 @@ from headwater.routing.shared import Group, dispatcher
 EARLY_CHANGE: Final = 2  # a client reports early when its queue has changed by so many messages ...
 EARLY_TIMES: Final = 2.0  # or its mean time by this factor (also from none at all) ...
 EARLY_GAP: Final = 0.05  # ... but not within so many seconds of its last report
-TICK: Final = 0.1  # seconds between samples of unsent bytes; always 0 here, as the modelled members read everything
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,8 @@ class Scenario:
     late: float = 0.0  # seconds by which a report is late at most
     varying: float = 0.0  # sigma of the log-normal factor of a message's service time
     random_arrivals: bool = False
+    begins: float = 0.0  # when the publisher does; the members are there before
+    way_known: bool = False  # the connections tell their round trips
 
 
 @dataclass
@@ -194,14 +195,14 @@ class Run:
             if scenario.reports:
                 spread = (scenario.phase + site.number / len(self.sites)) % 1.0
                 self._at(site.worker.joins + spread * scenario.reports, self._timer(site))
-        at = 0.0
+        at = scenario.begins
         count = 0
         while at < scenario.duration:
             self._until(at)
             self._publish(at)
             count += 1
             gap = self.chance.expovariate(1.0) if scenario.random_arrivals else 1.0
-            at = at + gap * scenario.period if scenario.random_arrivals else count * scenario.period
+            at = at + gap * scenario.period if scenario.random_arrivals else scenario.begins + count * scenario.period
         busy = [site.busy for site in self.sites]
         squares = sum(each * each for each in busy)
         fairness = sum(busy) ** 2 / (len(busy) * squares) if squares else 1.0
@@ -239,6 +240,7 @@ class Run:
 
     def _join(self, site: Site) -> None:
         member = self.group.join(site.number, Subscription("t", self.scenario.qos, share="simulated"))
+        member.way = site.worker.delay if self.scenario.way_known else 0.0
         member.report_interval = self.scenario.reports
         self.members[site.number] = member
         if isinstance(self.chooser, Clairvoyant):

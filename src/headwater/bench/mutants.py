@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from headwater.bench import machine
-from headwater.bench.clauses import shown_by
+from headwater.bench.clauses import SCENARIOS, shown_by
 
 SOURCES: Final = Path("src/headwater")
 DATA: Final = SOURCES / "bench/mutants.toml"
@@ -79,7 +79,7 @@ def load(project: Path) -> list[Mutant]:
     found = []
     for entry in tomllib.loads((project / DATA).read_text(encoding="utf-8"))["mutant"]:
         clause = entry["clause"]
-        tests = tuple(f"tests/broker/{test}" for test in entry.get("tests", ())) or tuple(shown.get(clause, ()))
+        tests = tuple(f"{SCENARIOS}/{test}" for test in entry.get("tests", ())) or tuple(shown.get(clause, ()))
         found.append(Mutant(clause, entry["what"], tuple(Edit(*edit) for edit in entry["edits"]), tests))
     return found
 
@@ -157,7 +157,7 @@ def _verdict(status: int, output: str) -> tuple[str, str]:
     failed = re.search(r"^FAILED (\S+)", output, re.MULTILINE)
     error = re.search(r"^ERROR .*", output, re.MULTILINE)
     if status == 1 and failed and not error:
-        return CAUGHT, failed.group(1).rpartition("/")[2]
+        return CAUGHT, failed.group(1).removeprefix(f"{SCENARIOS}/")
     raised = re.findall(r"^\w[\w.]*(?:Error|Exception)\b.*", output, re.MULTILINE)
     return BROKEN, raised[-1] if raised else error.group() if error else f"pytest ended with {status}"
 

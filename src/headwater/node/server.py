@@ -189,6 +189,8 @@ class Server(Slow):
         channel = cast("Channel | None", session.connection)
         if channel is None and delivery.qos == 0:
             return
+        if channel is not None and self.hot.open:
+            self.hot.settle_all()  # what a fan-out holds came earlier: it must not find this one waiting before it
         if delivery.message.expires_at <= self.hot.now:
             self.dropped(session, delivery.message)
             return
@@ -248,6 +250,8 @@ class Server(Slow):
         session = channel.session
         if session is None or channel.state != CONNECTED:
             return
+        if self.hot.open:
+            self.hot.settle_all()  # what a fan-out holds came later than what waits: it has to wait behind it
         outbound = session.outbound
         while outbound.unsent and outbound.quota > 0:  # again and again: what is too large now gives its quota back
             self.connecting.resend(channel, session, outbound.next_unsent())

@@ -3,41 +3,45 @@
 The model. A member works through a line of messages, each of which takes it s seconds, and is d seconds away. Let F be
 the time at which it will have done all that was given to it. A message dispatched at t is started at max(t + d, F), so
 
-    choose   the member with the least  max(now + d, F)
+    choose   the member with the least  max(now + TOLL·d, F - (1 - TOLL)·d)
     then     F := max(now + d, F) + s
 
-Members that would start at once (F <= now + d) are taken by the way to them (d in steps of GRAIN) and then whoever has
-been free for longest; so a group that knows nothing (s the same for all) goes round robin. A member of which nothing is
-known has the s of the others, their geometric mean, and no credit from the past: F = now.
+With TOLL = 1 that is the one that starts first. But who joins a line makes all wait that come later, and a way makes
+nobody wait but oneself; choosing selfishly, near members would always have lines as long as the way to the next one.
+So a way counts less than waiting. Members that are free (F <= now + d) are taken by the way to them (d in steps of
+GRAIN), then whoever has been free for longest; so a group that knows nothing (s the same for all) goes round robin. A
+member of which nothing is known has the s of the others, their geometric mean, and no credit from the past: F = now.
+If it acknowledges, it gets a second message only after the first, as long as others are to be had.
 
-What corrects it. Whatever a member tells, in this order:
+What corrects it. Whatever a member tells:
 
-  reports           waiting messages x, mean time y since the last. y goes into s, weighted by how many messages it is
-                    the mean of. x says that the work left lies between x·s and (x + 1)·s: F is moved into that range and
-                    left alone if it is in there, so that a report, which counts whole messages, never blurs a model that
-                    knows parts of them.
+  reports           waiting messages x, mean time y since the last. y goes into s, weighted by the number of messages
+                    it is the mean of. x says that the work left is between x·s and (x + 1)·s: F is moved into that
+                    range, and left alone if it is in there, so that a report, which counts whole messages, never
+                    blurs a model that knows parts of them.
   acknowledgements  k are in flight. Time between two of them is s if the second message was there when the first was
-                    done (sent 2d before that); a message sent when k = 0 was answered after s + 2d: so the way and the
-                    processing are told apart. F = now - d + k·s. Who acknowledges before processing looks ever idle and
-                    is served round robin; if it reports as well, more messages wait at it than are in flight, and its
-                    acknowledgements are no longer listened to.
+                    done (sent 2d before that); a message sent when k = 0 was answered after s + 2d: so the way and
+                    the processing are told apart. F = now - d + k·s. Who acknowledges before processing looks ever
+                    idle and is served round robin; if it reports as well, more messages wait at it than are in
+                    flight, and its acknowledgements are no longer listened to.
   unsent bytes u    F >= now + (u / mean size)·s; the rate at which a backlog shrinks gives s.
 
-Silence. If the acknowledgement of the oldest message, or a report, is late by o, it is expected to take as long again:
-F >= now + o + what is behind. So a frozen member costs each group one message, not a queue of them, and it is the first
-sign of life that brings it back.
+Silence. If the acknowledgement of the oldest message is late by o, it is expected to take as long again:
+F >= now + o + what is behind. So a frozen member costs the group one message, not a queue of them, and the first sign
+of life brings it back. A missing report means less: others that are free go first.
 
-Lies. A report or an acknowledgement cannot be checked, but it is credited within bounds: by a second line like F, that no
-report can shorten, a member is never believed to be more than FACTOR times as fast as the others (their geometric
-mean ŝ). So as long as the others keep up (less than FACTOR·ŝ of work waiting at each), a liar gets at most FACTOR times
-as many messages as an average member could process. Nobody is believed to have more than LONGEST seconds of work, so to
-claim to be slow is to get little, but never to block anything.
+Lies. A report or an acknowledgement cannot be checked, but it is credited within bounds: by a second line like F, that
+no report can shorten, a member is never believed to be more than FACTOR times as fast as the others (their geometric
+mean ŝ). So as long as the others keep up (less than FACTOR·ŝ of work waiting at each), a liar gets at most FACTOR
+messages in the time ŝ in which an average member does one, that is at most FACTOR times an average share. When they do
+not keep up, it gets what they cannot do. Nobody is believed to have more than LONGEST seconds of work: to claim to be
+slow is to get little, but never to block anything.
 
-No starvation. Every PROBE-th message goes to the next member in turn that has got none in the last PROBE·n messages and
-is believed to be free: so who is far away or was slow shows from time to time what it can do.
+No starvation. Every PROBE-th message goes to the next member in turn, if that has got none in the last PROBE·n messages
+and is believed to be free: so who is far away or was slow shows from time to time what it can do.
 
-Cost. Lines that are busy are in a heap by F, those that are free in another by way and F. Time only makes the start of a
-line later, so it is enough to look at the first of each again: O(log n) for each message and event.
+Cost. Lines that are busy are in a heap by F, those that are free in another by way and F. Time only makes the start of
+a line later, so it is enough to look at the first of each again: O(log n) for each message and event.
 """
 
 from __future__ import annotations
@@ -52,6 +56,7 @@ from headwater.routing.dispatchers.line import QUICKEST, Line
 
 FACTOR: Final = 8.0
 GRAIN: Final = 0.002  # seconds; ways that differ by less are equally long
+TOLL: Final = 0.15  # of the way counts
 PROBE: Final = 64
 
 
@@ -84,13 +89,12 @@ class Adaptive(Dispatcher):
         member.model = Line(member)
 
     def left(self, member: Member) -> None:
-        self._learn(_line(member), 0.0)
+        line = _line(member)
+        self._learn(line, 0.0)
+        line.gone = True
 
     def sent(self, member: Member, size: int, qos: int, now: float) -> None:
-        line = _line(member)
-        line.sent_count += 1
-        if qos:
-            line.sent(self._service(line), now)
+        _line(member).sent(qos, now)
 
     def acknowledged(self, member: Member, sent_at: float, now: float) -> None:
         line = _line(member)
@@ -126,21 +130,22 @@ class Adaptive(Dispatcher):
 
     def _learn(self, line: Line, service: float) -> None:
         """Note its time per message; 0.0: it is not known any more."""
-        if service == line.service:
+        if service == line.service or line.gone:
             return
         if line.service > 0.0:
             self._known -= 1
-            self._logarithms -= log(line.service)
-        if service > 0.0:
-            self._known += 1
-            self._logarithms += log(service)
+            self._logarithms -= line.logarithm
         line.service = service
+        if service > 0.0:
+            line.logarithm = log(service)
+            self._known += 1
+            self._logarithms += line.logarithm
         self._typical = exp(self._logarithms / self._known) if self._known else QUICKEST
 
     def _typical_of_others(self, line: Line) -> float:
         if line.service <= 0.0 or self._known < 2:
             return self._typical
-        return exp((self._logarithms - log(line.service)) / (self._known - 1))
+        return exp((self._logarithms - line.logarithm) / (self._known - 1))
 
     # ---- which line is first ---------------------------------------------------------------------------------
 
@@ -166,8 +171,8 @@ class Adaptive(Dispatcher):
         heap = cast("LineHeap | None", line.heap)
         if heap is None:
             return
-        line.key = line.can_start_at(now, FACTOR * self._typical)
-        free = line.key <= now + line.delay
+        line.key = line.can_start_at(now, FACTOR * self._typical) - (1.0 - TOLL) * line.delay
+        free = line.key <= now + TOLL * line.delay
         line.level = int(line.delay / GRAIN) if free else 0
         belongs = self._idle if free else self._busy
         if heap is belongs:
@@ -181,15 +186,15 @@ class Adaptive(Dispatcher):
         busy = self._busy.lines
         while busy:
             top = busy[0]
-            at = top.can_start_at(now, patience)
-            if at <= top.key and at > now + top.delay:
+            key = top.can_start_at(now, patience) - (1.0 - TOLL) * top.delay
+            if key <= top.key and key > now + TOLL * top.delay:
                 break
             self._put(top, now)
         idle = self._idle.lines
         while idle:
             top = idle[0]
             if top.can_start_at(now, patience) <= now + top.delay:
-                if busy and busy[0].key < now + top.delay:
+                if busy and busy[0].key < now + TOLL * top.delay:
                     return busy[0]  # sooner than the way to one that is free
                 return top
             self._put(top, now)

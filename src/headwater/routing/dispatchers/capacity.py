@@ -2,8 +2,8 @@
 
 After M. Matić, M. Antić, S. Ivanović, I. Pap, "Scheduling messages within MQTT shared subscription group in the
 clustered cloud architecture", TELFOR 2020. A subscriber i has the capacity t_i, broker k that of its subscribers,
-BR_k = Σ t_i, and gets a message with the probability BR_k / Σ t_i over all; so each subscriber gets it with t_i / Σ t_i,
-however the subscribers are spread over brokers. Being sent a message lowers a capacity, time restores it.
+BR_k = Σ t_i, and gets a message with the probability BR_k / Σ t_i over all; so each subscriber gets it with
+t_i / Σ t_i, however the subscribers are spread over brokers. Being sent a message lowers a capacity, time restores it.
 
 The paper presumes that all capacities are known beforehand. Here a member's full capacity is BURST messages times its
 weight, restored at the rate at which it says it processes, else in RECOVERY seconds.
@@ -28,8 +28,8 @@ class _Tank:
 
 
 class Capacity(Dispatcher):
-    """By chance, in proportion to the capacity left. A topic's order holds for each member but not across them. A choice
-    looks at all members."""
+    """By chance, in proportion to the capacity left. A topic's order holds for each member but not across them.
+    A choice looks at all members."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed)

@@ -12,7 +12,7 @@ QUICKEST: Final = 1e-6  # seconds per message; nobody is believed to be faster
 SLOWEST: Final = 60.0  # seconds per message; nobody is believed to be slower
 LONGEST: Final = 60.0  # seconds; nobody's queue is believed to be longer, so everybody is tried again
 PUNCTUAL: Final = 1.5  # report intervals; a report that takes longer is missing
-SILENT: Final = 2.0  # messages that are believed to wait at a member whose reports are missing
+SILENT: Final = 0.5  # messages more that are believed to wait at a member whose reports are missing: others go first
 SURE_COUNT: Final = 8  # messages done between two reports, from which on their rate says more than the mean time
 
 
@@ -25,12 +25,14 @@ class Line:
         self.level = 0
         self.place = 0
         self.heap: object = None
+        self.gone = False  # it has left the group; what still comes of it is nothing to the others
         self.visited = -1  # number of the choice in which it was last chosen
 
         self.free_at = 0.0  # the member's clock: when it will have done all that was given to it
         self.bound_at = 0.0  # the same at the highest rate it is credited with, whatever it says
         self.busy_since = 0.0
         self.service = 0.0  # seconds per message; 0.0: nothing known yet
+        self.logarithm = 0.0  # of it
         self.delay = 0.0  # seconds to the member, one way
 
         self.acks_tell = True  # False: it acknowledges before it processes
@@ -84,10 +86,12 @@ class Line:
         self.free_at = min(self.free_at + service, now + LONGEST)
         self.bound_at = max(self.bound_at, now) + quickest
 
-    def sent(self, service: float, now: float) -> None:
-        """It was one that will be acknowledged."""
-        if self.acks_tell and self.member.in_flight == 1:
-            self.ack_due = now + 2.0 * self.delay + service
+    def sent(self, qos: int, now: float) -> None:
+        """It was sent. If nothing is known of its time per message, it is late from the beginning: it gets no second
+        message before the first is done, as long as there are others to choose."""
+        self.sent_count += 1
+        if qos and self.acks_tell and self.member.in_flight == 1:
+            self.ack_due = now + 2.0 * self.delay + self.service
 
     # ---- acknowledgements ------------------------------------------------------------------------------------
 

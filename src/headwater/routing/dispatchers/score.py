@@ -1,9 +1,11 @@
 """The score of a master's thesis, as it stands there: a baseline.
 
-轟木 皓平, "MQTT 共有サブスクリプションにおけるサブスクライバ群の状態を考慮した動的負荷分散手法" (dynamic load balancing by the state
-of the subscribers in MQTT shared subscriptions), Hiroshima University. Of each member is kept: m_q, the messages pending at its last report; m_s, those sent
-since; t_p, the mean of its last five reported processing times; t_r and t_s, the times of the last report and the last
-dispatch (both the time of connecting, at first). The member with the highest
+轟木 皓平, "MQTT 共有サブスクリプションにおけるサブスクライバ群の状態を考慮した動的負荷分散手法"
+(dynamic load balancing by the state of the subscribers in MQTT shared subscriptions), Hiroshima University.
+
+Of each member is kept: m_q, the messages pending at its last report; m_s, those sent since; t_p, the mean of
+its last five reported processing times; t_r and t_s, the times of the last report and the last dispatch (both the time
+of connecting, at first). The member with the highest
 
     score = (t_n - t_s) - max((m_q + m_s) · t_p - (t_n - t_r), 0)
 
@@ -22,6 +24,7 @@ from mypy_extensions import mypyc_attr
 from headwater.routing.dispatcher import Dispatcher, Member
 
 SAMPLES: Final = 5
+JUST_BEFORE: Final = 1e-6  # seconds since it connected, when it is first offered
 
 
 class _State:
@@ -53,7 +56,7 @@ class Score(Dispatcher):
             state = cast(_State, member.model)
             if state.reported_at < 0.0:
                 state.reported_at = now
-                state.sent_at = now
+                state.sent_at = now - JUST_BEFORE
             mean = state.mean if state.mean > 0.0 else average
             late = (state.pending + state.sent) * mean - (now - state.reported_at)
             score = (now - state.sent_at) - max(late, 0.0)
