@@ -228,6 +228,17 @@ def test_everybody_is_sent_elsewhere(version: int, reason: int) -> None:
         assert answer.properties is not None and answer.properties.server_reference == "other:1883"
 
 
+@pytest.mark.parametrize(("takes", "answer"), [(5, b"\x20\x03\x00\x95\x00"), (4, b"")])
+def test_who_takes_too_small_packets_is_refused(takes: int, answer: bytes) -> None:
+    """A CONNACK with what we grant does not fit; one without would hide it."""
+    broker = MemoryBroker()
+    client = Client(broker)
+    client.version = 5
+    client.send(Connect("c", 5, properties=Properties(maximum_packet_size=takes)))
+    assert bytes(client.socket.sent) == answer
+    assert client.channel.finishing and "c" not in broker.server.sessions
+
+
 def test_response_information_names_the_client() -> None:
     broker = MemoryBroker(Config(sys_interval=0, response_information="replies/%c"))
     for asked, told in ((1, "replies/c"), (0, None)):

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.routing.reports import LONGEST_REPORT, LONGEST_TIME, MOST_WAITING, read_report
@@ -75,6 +75,7 @@ keys = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=64) | st.dictionaries(keys, json_values).map(lambda each: json.dumps(each).encode()))
 def test_anything_is_read_and_what_is_believed_is_possible(payload: bytes) -> None:
     report = read_report(payload)

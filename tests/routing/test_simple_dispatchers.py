@@ -137,6 +137,8 @@ def test_least_connections_binds_publishers() -> None:
     assert [give(group, publisher=each) for each in "abcdefg"] == ["y"] * 3 + ["z"] * 3 + ["y"]
     group.set_online("z", False)
     assert give(group, publisher="d") == "y"
+    group.set_online("z", True)
+    assert [give(group, publisher=each) for each in "hijkl"] == ["z", "z", "z", "y", "z"]
 
 
 def test_least_connections_forgets_who_is_silent_for_longest() -> None:
@@ -174,7 +176,7 @@ def test_score_without_reports_is_round_robin() -> None:
 
 def test_score_weighs_waiting_work_against_time_since_the_last_message() -> None:
     # y at 2.0: (2.0 - 0.0) - max(4 · t - 1.0, 0); x: 2.0 - 0.0 - max(1 · t - 2.0, 0), with the group's mean t for x.
-    assert give(told(Score(), (4, 0.2)), 2.0) == "x"  # 2.0 to 2.0, the first is taken
+    assert give(told(Score(), (4, 0.2)), 2.0) == "y"  # nothing waits any more; x got its last one a moment later
     group = told(Score(), (4, 0.5))
     assert give(group, 2.0) == "x"  # 2.0 to 1.0
     assert give(group, 2.1) == "y"  # 0.1 - max(2 · 0.5 - 2.1, 0) to 2.1 - (2.0 - 1.1)

@@ -154,7 +154,7 @@ def _verdict(status: int, output: str) -> tuple[str, str]:
     """Of pytest's status and output. An error, unlike a failure, is the broker's own: see tests/broker/conftest.py."""
     if status == 0:
         return SURVIVED, ""
-    failed = re.search(r"^FAILED (\S+)", output, re.MULTILINE)
+    failed = re.search(r"^FAILED (.+?)(?: - |$)", output, re.MULTILINE)
     error = re.search(r"^ERROR .*", output, re.MULTILINE)
     if status == 1 and failed and not error:
         return CAUGHT, failed.group(1).removeprefix(f"{SCENARIOS}/")

@@ -30,6 +30,7 @@ from headwater.wire.reasons import (
     CONNACK_311,
     CONTINUE_AUTHENTICATION,
     NOT_AUTHORIZED,
+    PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     QOS_NOT_SUPPORTED,
     QUOTA_EXCEEDED,
@@ -194,7 +195,9 @@ class Connecting:
         if session is None:
             session = self._new_session(channel.client_id)
         self._attach(channel, session, packet)
-        server.send(channel, Connack(present, SUCCESS, properties if channel.version == V5 else None))
+        if not server.send(channel, Connack(present, SUCCESS, properties if channel.version == V5 else None)):
+            self._refused(channel, Refusal(PACKET_TOO_LARGE))  # it takes no packet that could say what we grant
+            return
         server.watch_keep_alive(channel)
         server.presence_changed(session, True)
         session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight))

@@ -11,7 +11,8 @@ nobody wait but oneself; choosing selfishly, near members would always have line
 So a way counts less than waiting. Members that are free (F <= now + d) are taken by the way to them (d in steps of
 GRAIN), then whoever has been free for longest; so a group that knows nothing (s the same for all) goes round robin. A
 member of which nothing is known has the s of the others, their geometric mean, and no credit from the past: F = now.
-If it acknowledges, it gets a second message only after the first, as long as others are to be had.
+As time goes its line is thought to shrink twice as fast as that, for a wrong guess must not pile up; a burst it gets
+like others. If it acknowledges, it gets a second message only after the first, as long as others are to be had.
 
 What corrects it. Whatever a member tells:
 
@@ -54,7 +55,6 @@ from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.dispatchers.heap import LineHeap
 from headwater.routing.dispatchers.line import QUICKEST, Line
 
-FACTOR: Final = 8.0
 GRAIN: Final = 0.002  # seconds; ways that differ by less are equally long
 TOLL: Final = 0.15  # of the way counts
 PROBE: Final = 64
@@ -81,7 +81,7 @@ class Adaptive(Dispatcher):
         if line is None:
             line = self._first(now)
         line.visited = self._choices
-        line.dispatched(now, self._service(line), self._typical_of_others(line) / FACTOR)
+        line.dispatched(now, self._service(line), self._typical_of_others(line))
         self._put(line, now)
         return line.member
 
@@ -90,7 +90,7 @@ class Adaptive(Dispatcher):
 
     def left(self, member: Member) -> None:
         line = _line(member)
-        self._learn(line, 0.0)
+        self._learn(line, 0.0, False)
         line.gone = True
 
     def sent(self, member: Member, size: int, qos: int, now: float) -> None:
@@ -98,14 +98,14 @@ class Adaptive(Dispatcher):
 
     def acknowledged(self, member: Member, sent_at: float, now: float) -> None:
         line = _line(member)
-        self._learn(line, line.acknowledged(sent_at, self._service(line), now))
+        self._learn(line, line.acknowledged(sent_at, self._service(line), now), True)
         self._put(line, now)
 
     def reported(self, member: Member, waiting: int, seconds_per_message: float | None, now: float) -> None:
         line = _line(member)
         service = line.reported(waiting, seconds_per_message, self._service(line), now)
         if seconds_per_message is not None or line.service > 0.0:
-            self._learn(line, service)
+            self._learn(line, service, True)
         self._put(line, now)
 
     def sampled(self, member: Member, unsent_bytes: int, now: float) -> None:
@@ -113,7 +113,7 @@ class Adaptive(Dispatcher):
         service = self._service(line)
         learnt = line.sampled(unsent_bytes, service, now)
         if learnt != service:
-            self._learn(line, learnt)
+            self._learn(line, learnt, line.counts)
         self._put(line, now)
 
     def given_back(self, member: Member, count: int, now: float) -> None:
@@ -128,22 +128,24 @@ class Adaptive(Dispatcher):
     def _service(self, line: Line) -> float:
         return line.service if line.service > 0.0 else self._typical
 
-    def _learn(self, line: Line, service: float) -> None:
-        """Note its time per message; 0.0: it is not known any more."""
-        if service == line.service or line.gone:
+    def _learn(self, line: Line, service: float, counts: bool) -> None:
+        """Note its time per message; 0.0: it is not known any more. What it told itself counts for the others; what
+        only its unsent bytes told does not, as they tell of the slow ones alone."""
+        if (service == line.service and counts == line.counts) or line.gone:
             return
-        if line.service > 0.0:
+        if line.counts:
             self._known -= 1
             self._logarithms -= line.logarithm
         line.service = service
-        if service > 0.0:
+        line.counts = counts
+        if counts:
             line.logarithm = log(service)
             self._known += 1
             self._logarithms += line.logarithm
         self._typical = exp(self._logarithms / self._known) if self._known else QUICKEST
 
     def _typical_of_others(self, line: Line) -> float:
-        if line.service <= 0.0 or self._known < 2:
+        if not line.counts or self._known < 2:
             return self._typical
         return exp((self._logarithms - line.logarithm) / (self._known - 1))
 
@@ -171,7 +173,7 @@ class Adaptive(Dispatcher):
         heap = cast("LineHeap | None", line.heap)
         if heap is None:
             return
-        line.key = line.can_start_at(now, FACTOR * self._typical) - (1.0 - TOLL) * line.delay
+        line.key = line.can_start_at(now) - (1.0 - TOLL) * line.delay
         free = line.key <= now + TOLL * line.delay
         line.level = int(line.delay / GRAIN) if free else 0
         belongs = self._idle if free else self._busy
@@ -182,18 +184,17 @@ class Adaptive(Dispatcher):
             belongs.add(line)
 
     def _first(self, now: float) -> Line:
-        patience = FACTOR * self._typical
         busy = self._busy.lines
         while busy:
             top = busy[0]
-            key = top.can_start_at(now, patience) - (1.0 - TOLL) * top.delay
+            key = top.can_start_at(now) - (1.0 - TOLL) * top.delay
             if key <= top.key and key > now + TOLL * top.delay:
                 break
             self._put(top, now)
         idle = self._idle.lines
         while idle:
             top = idle[0]
-            if top.can_start_at(now, patience) <= now + top.delay:
+            if top.can_start_at(now) <= now + top.delay:
                 if busy and busy[0].key < now + TOLL * top.delay:
                     return busy[0]  # sooner than the way to one that is free
                 return top
@@ -205,9 +206,9 @@ class Adaptive(Dispatcher):
         if self._probed >= len(self._members):
             self._probed = 0
         line = _line(self._members[self._probed])
-        if line.visited >= self._choices - PROBE * len(self._members):
+        if line.visited > self._choices - PROBE * len(self._members):
             return None
-        return line if line.can_start_at(now, FACTOR * self._typical) <= now + line.delay else None
+        return line if line.can_start_at(now) <= now + line.delay else None
 
 
 def _line(member: Member) -> Line:

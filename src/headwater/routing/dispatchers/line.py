@@ -7,6 +7,7 @@ from typing import Final
 from headwater.message import NEVER
 from headwater.routing.dispatcher import Member
 
+FACTOR: Final = 8.0  # nobody is believed to be faster than the others by more
 GAIN: Final = 0.125  # of one message's time in the moving means
 QUICKEST: Final = 1e-6  # seconds per message; nobody is believed to be faster
 SLOWEST: Final = 60.0  # seconds per message; nobody is believed to be slower
@@ -29,10 +30,13 @@ class Line:
         self.visited = -1  # number of the choice in which it was last chosen
 
         self.free_at = 0.0  # the member's clock: when it will have done all that was given to it
-        self.bound_at = 0.0  # the same at the highest rate it is credited with, whatever it says
+        self.bound_at = 0.0  # the same at the highest rate it is credited with, whatever it says ...
+        self.patience = 0.0  # ... which counts up to so many seconds of work
         self.busy_since = 0.0
+        self.dispatched_at = 0.0
         self.service = 0.0  # seconds per message; 0.0: nothing known yet
-        self.logarithm = 0.0  # of it
+        self.logarithm = 0.0  # of it, if it counts in the mean of the group; else 0.0
+        self.counts = False
         self.delay = 0.0  # seconds to the member, one way
 
         self.acks_tell = True  # False: it acknowledges before it processes
@@ -52,20 +56,19 @@ class Line:
         self.unsent_since = NEVER
 
     def start(self, now: float) -> None:
-        """It is offered for the first time, or again after it was away: nothing waits at it but what is in flight."""
-        self.free_at = now
-        self.bound_at = now
+        """It is offered for the first time, or again after it was away: no credit from the past."""
+        self.free_at = max(self.free_at, now)
+        self.bound_at = max(self.bound_at, now)
         self.busy_since = now
         self.progress_at = now
         self.ack_due = NEVER
         self.report_due = NEVER
-        self.reported_at = -1.0
         self.sampled_at = -1.0
         self.unsent_since = NEVER
 
-    def can_start_at(self, now: float, patience: float) -> float:
+    def can_start_at(self, now: float) -> float:
         """When it would start to process a message that is at it by then. Grows with `now`, never falls."""
-        at = min(self.bound_at, now + patience)
+        at = min(self.bound_at, now + self.patience)
         if self.free_at > at:
             at = self.free_at
         if now > self.ack_due:
@@ -77,14 +80,18 @@ class Line:
             at = max(at, now + min(now - self.report_due, SILENT * self.service))
         return at
 
-    def dispatched(self, now: float, service: float, quickest: float) -> None:
-        """A message is on its way to it, and will take it that long; it is credited with `quickest` at best."""
+    def dispatched(self, now: float, service: float, typical: float) -> None:
+        """A message is on its way to it, and will take it that long, and others a `typical` time."""
         arrives = now + self.delay
+        if self.service <= 0.0:
+            self.free_at -= now - self.dispatched_at  # nothing speaks against its being faster than it is taken for
+        self.dispatched_at = now
         if self.free_at <= arrives:
             self.free_at = arrives
             self.busy_since = now
         self.free_at = min(self.free_at + service, now + LONGEST)
-        self.bound_at = max(self.bound_at, now) + quickest
+        self.bound_at = max(self.bound_at, now) + typical / FACTOR
+        self.patience = typical * FACTOR
 
     def sent(self, qos: int, now: float) -> None:
         """It was sent. If nothing is known of its time per message, it is late from the beginning: it gets no second
@@ -125,11 +132,12 @@ class Line:
             if self.idle_response > 0.0:
                 wish = max(0.0, self.idle_response - self.busy_gap) / 2.0
                 self.delay += (wish - self.delay) * GAIN
+        service = min(max(service, QUICKEST), SLOWEST)
         if self.member.way > 0.0:
             self.delay = self.member.way
         else:
             self.delay = min(self.delay, max(0.0, response - service) / 2.0)
-        return min(max(service, QUICKEST), SLOWEST)
+        return service
 
     # ---- reports ---------------------------------------------------------------------------------------------
 
@@ -141,8 +149,9 @@ class Line:
         if waiting > member.in_flight > 0:
             self.acks_tell = False  # there are messages that wait and are acknowledged already
             self.ack_due = NEVER
-        elapsed = now - self.reported_at if self.reported_at >= 0.0 else 0.0
-        done = member.sent_since_report + member.waiting - waiting if self.reported_at >= 0.0 else 0
+        first = self.reported_at < 0.0
+        elapsed = 0.0 if first else now - self.reported_at
+        done = 0 if first else member.sent_since_report + member.waiting - waiting
         unseen = 0.0
         if elapsed > 0.0:
             unseen = min(1.0, 2.0 * self.delay / elapsed) * member.sent_since_report
@@ -151,13 +160,12 @@ class Line:
         self.reported_at = now
         stuck = 0.0
         if seconds is not None:
-            service = self._believe(seconds, done, elapsed)
+            service = self._believe(seconds, done, elapsed) if not first else min(max(seconds, QUICKEST), SLOWEST)
             self.progress_at = now
-        elif waiting == 0:
+        elif waiting == 0 or done > 0:
             self.progress_at = now
         else:
             stuck = now - max(self.progress_at, self.busy_since)
-            service = max(service, stuck)
         if not self.acks_tell or member.in_flight == 0:
             self._correct(waiting + unseen, service, stuck, now)
         return service
@@ -168,7 +176,7 @@ class Line:
         seconds = min(max(seconds, QUICKEST), SLOWEST)
         if self.service <= 0.0:
             return seconds
-        keep: float = (1.0 - GAIN) ** max(done, 1)
+        keep: float = (1.0 - GAIN) ** max(done, SURE_COUNT)  # a mean that it sent is worth some messages at least
         return seconds + (self.service - seconds) * keep
 
     def _correct(self, waiting: float, service: float, stuck: float, now: float) -> None:
@@ -194,14 +202,16 @@ class Line:
         if unsent == 0:
             self.unsent_since = NEVER
             if silent and self.service > 0.0 and count > 0 and elapsed > 0.0:
-                service = min(service, max(QUICKEST, 0.9 * elapsed / count))  # it can do that, perhaps a little more
+                service = max(0.9 * service, QUICKEST)  # it takes all of it: perhaps it can do more
             return service
         if member.unsent_bytes == 0 or elapsed <= 0.0:
             self.unsent_since = now
         elif taken > 0:
             self.unsent_since = now
             if silent:
-                service = min(max(_mean(self.service, elapsed * size / taken), QUICKEST), SLOWEST)
+                sample = elapsed * size / taken
+                service = (self.service + sample) / 2.0 if self.service > 0.0 else sample
+                service = min(max(service, QUICKEST), SLOWEST)
         stuck = now - self.unsent_since
         self.free_at = min(max(self.free_at, now + stuck + unsent / size * service), now + LONGEST)
         return service
