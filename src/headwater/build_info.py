@@ -29,6 +29,7 @@ COMPILED: Final = (
     "node/loop",
     "node/server",
     "node/connecting",
+    "node/delivering",
     "node/publishing",
     "node/subscribing",
 )

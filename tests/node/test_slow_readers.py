@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headwater.node.config import Config
+from headwater.node.delivering import BURST, LINGER
 from headwater.node.hooks import Hooks
-from headwater.node.server import BURST, LINGER
 from headwater.wire import encode
 from headwater.wire.packets import Disconnect, Packet, Pingreq, Pingresp, Properties, Puback, Publish, Subscribe
 from headwater.wire.packets import SubscribeRequest as Request

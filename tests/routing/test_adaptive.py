@@ -211,7 +211,7 @@ def test_what_was_sent_just_now_is_not_done_before_it_is_there() -> None:
     group = group_of("x")
     each = line(group, "x")
     give(group, 1.0, qos=1)
-    give(group, 1.9, qos=1)
+    give(group, 1.5, qos=1)
     give(group, 2.0, qos=1)
     each.delay = the(group, "x").way = 0.5
     each.service = 0.1

@@ -117,22 +117,6 @@ class Slow:
         """The socket is gone."""
         raise RuntimeError("not connected")
 
-    def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
-        """Give a message to one recipient."""
-        raise RuntimeError("not connected")
-
-    def deliver_shared(self, group: Group, message: Message, publisher: Session | None) -> None:
-        """Give a message to one member of a group."""
-        raise RuntimeError("not connected")
-
-    def offer(self, session: Session, delivery: Delivery) -> None:
-        """Send or queue one delivery."""
-        raise RuntimeError("not connected")
-
-    def drain(self, channel: Channel) -> None:
-        """The send quota has room again: send what waits."""
-        raise RuntimeError("not connected")
-
     def written(self, channel: Channel) -> None:
         """No bytes wait for this socket any more."""
         raise RuntimeError("not connected")
@@ -151,4 +135,25 @@ class Slow:
 
     def overfull(self, channel: Channel) -> None:
         """More bytes wait for this socket than allowed: stop reading from it."""
+        raise RuntimeError("not connected")
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Deliver:
+    """The ordinary way of a delivery, as the hot path sees it."""
+
+    def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
+        """Give a message to one recipient."""
+        raise RuntimeError("not connected")
+
+    def deliver_shared(self, group: Group, message: Message, publisher: Session | None) -> None:
+        """Give a message to one member of a group."""
+        raise RuntimeError("not connected")
+
+    def offer(self, session: Session, delivery: Delivery) -> None:
+        """Send or queue one delivery."""
+        raise RuntimeError("not connected")
+
+    def drain(self, channel: Channel) -> None:
+        """The send quota has room again: send what waits."""
         raise RuntimeError("not connected")

@@ -202,7 +202,7 @@ class Connecting:
         server.presence_changed(session, True)
         session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight))
         self.resend(channel, session, session.outbound.resume())
-        server.drain(channel)
+        server.delivering.drain(channel)
         server.hooks.tell("session_established", channel, present)
 
     def _grants(self, channel: Channel, packet: Connect) -> Properties:
@@ -292,9 +292,9 @@ class Connecting:
             flight = outbound.flights[packet_id]
             if flight.released:
                 self.server.send(channel, Pubrel(packet_id))
-            elif self.server.publish_to(channel, session.flight_delivery(flight), packet_id, True) == 0:
+            elif self.server.delivering.publish_to(channel, session.flight_delivery(flight), packet_id, True) == 0:
                 outbound.done(packet_id, flight)  # [MQTT-3.1.2-25] too large for this client: as if it had been sent
-                self.server.dropped(session, session.flight_delivery(flight).message)
+                self.server.delivering.dropped(session, session.flight_delivery(flight).message)
                 self.server.hooks.tell("qos_dropped", session.client_id, packet_id)
 
     # ---- the end -----------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ class Connecting:
                 server.hooks.tell("qos_dropped", session.client_id, packet_id)
         for delivery in session.outbound.clear():
             if isinstance(delivery.group, Group):  # [MQTT-4.8.2-5] QoS 1 goes to another member
-                server.deliver_shared(delivery.group, delivery.message, None)
+                server.delivering.deliver_shared(delivery.group, delivery.message, None)
             else:
-                server.dropped(session, delivery.message)
+                server.delivering.dropped(session, delivery.message)
         self.publish_will(session)

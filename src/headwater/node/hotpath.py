@@ -274,12 +274,12 @@ class HotPath(Turn):
 
     def _deliver_special(self, fanout: Fanout, message: Message, session: Session | None) -> None:
         for recipient in fanout.special:
-            self.slow.deliver(recipient, message, session)
+            self.delivering.deliver(recipient, message, session)
         if message.qos:
             for recipient in fanout.absent:
-                self.slow.deliver(recipient, message, session)
+                self.delivering.deliver(recipient, message, session)
         for group in fanout.groups:
-            self.slow.deliver_shared(group, message, session)
+            self.delivering.deliver_shared(group, message, session)
 
     def _publish1(self, channel: Channel, data: bytes, pos: int, p: int, end: int) -> int:
         """A QoS 1 PUBLISH and the like ones behind it; returns where they end, or 0 for the ordinary way."""
@@ -356,7 +356,7 @@ class HotPath(Turn):
         budget = self.budget
         size = len(head) + 2 + len(tail)
         if member.held or outbound.quota <= 0 or budget.used >= budget.limit:
-            self.slow.offer(session, session.flight_delivery(Flight(1, None, head, tail, version, size)))
+            self.delivering.offer(session, session.flight_delivery(Flight(1, None, head, tail, version, size)))
             return
         flights = outbound.flights
         packet_id = outbound.next_id
@@ -450,5 +450,5 @@ class HotPath(Turn):
                 break
         self.stats.received += count
         if channel.held or outbound.unsent:
-            self.slow.drain(channel)
+            self.delivering.drain(channel)
         return pos

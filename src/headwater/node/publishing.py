@@ -116,9 +116,9 @@ class Publishing:
             self._route_selected(message, publisher)
         else:
             for recipient in route.recipients:
-                server.deliver(recipient, message, publisher)
+                server.delivering.deliver(recipient, message, publisher)
             for group in route.groups:
-                server.deliver_shared(group, message, publisher)
+                server.delivering.deliver_shared(group, message, publisher)
         return not route.empty
 
     def _retain(self, message: Message) -> None:
@@ -138,11 +138,11 @@ class Publishing:
             if delivery is not None:
                 chosen.append((session, delivery))
         for group in route.groups:
-            member = server.choose(group, message)
+            member = server.delivering.choose(group, message)
             if member is not None:
                 chosen.append(member)
         for session, delivery in server.hooks.transform("select_subscribers", chosen, message):
-            server.offer(session, delivery)
+            server.delivering.offer(session, delivery)
         server.hooks.tell("published", message)
 
     def puback(self, channel: Channel, packet: Puback) -> None:
@@ -163,7 +163,7 @@ class Publishing:
             self.server.send(channel, Pubrel(packet.packet_id))
         else:
             self.server.hooks.tell("qos_dropped", session.client_id, packet.packet_id)
-            self.server.drain(channel)
+            self.server.delivering.drain(channel)
 
     def pubrel(self, channel: Channel, packet: Pubrel) -> None:
         session = channel.session
@@ -184,4 +184,4 @@ class Publishing:
     def _complete(self, channel: Channel, session: Session, packet_id: int) -> None:
         if self.server.hooks.slow:
             self.server.hooks.tell("qos_complete", session.client_id, packet_id)
-        self.server.drain(channel)
+        self.server.delivering.drain(channel)

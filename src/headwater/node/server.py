@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import socket
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
-from headwater.message import Delivery, Message
 from headwater.node.channel import Channel, Slow
 from headwater.node.config import Config
 from headwater.node.connecting import Connecting
+from headwater.node.delivering import Delivering
 from headwater.node.hooks import Hooks
 from headwater.node.hotpath import HotPath
 from headwater.node.loop import Plane
@@ -25,19 +25,14 @@ from headwater.node.stats import Stats
 from headwater.node.subscribing import Subscribing
 from headwater.node.timers import Timer, Timers
 from headwater.routing.retained import Retained
-from headwater.routing.router import Recipient, Router
-from headwater.routing.shared import Group, Groups, dispatcher
+from headwater.routing.router import Router
+from headwater.routing.shared import Groups, dispatcher
 from headwater.routing.topics import has_wildcard
 from headwater.session.connection import CLOSING, CONNECTED, NEW
 from headwater.session.outbound import (
     DISCONNECT_WHEN_FULL,
     DROP_NEWEST,
     DROP_OLDEST,
-    DROPPED,
-    MAX_PACKET_ID,
-    OVERFLOW,
-    QUEUED,
-    SEND,
     Budget,
 )
 from headwater.session.session import Session
@@ -47,7 +42,6 @@ from headwater.wire.packets import CONNECT, PINGREQ, V5, Connack, Disconnect, Pa
 from headwater.wire.reasons import (
     IMPLEMENTATION_SPECIFIC_ERROR,
     KEEP_ALIVE_TIMEOUT,
-    QUOTA_EXCEEDED,
     SUCCESS,
     UNSPECIFIED_ERROR,
 )
@@ -61,9 +55,6 @@ POLICIES: Final[dict[str, int]] = {
 }
 LINGER: Final = 1.0
 """Seconds in which a client may still read our last words before its socket is closed."""
-BURST: Final = 1 << 20
-"""Bytes above `outbound_buffer` that one turn may write for one reader before its QoS 0 messages are dropped: small
-packets can ask for much (SUBSCRIBE for all retained messages, PUBLISH by alias to a long topic)."""
 V5_CONNECT: Final = b"\x00\x04MQTT\x05"
 
 
@@ -91,10 +82,10 @@ class Server(Slow):
         hot.fanouts.max_topic_levels = config.max_topic_levels
         self.plane = Plane(hot, self.timers)
         self.connecting = Connecting(self)
+        self.delivering = hot.delivering = Delivering(self)
         self.publishing = Publishing(self)
         self.subscribing = Subscribing(self)
         self.policy = POLICIES[config.queue_full]
-        self.flood = config.outbound_buffer + BURST
 
     # ---- packets -----------------------------------------------------------------------------------------------
 
@@ -160,109 +151,6 @@ class Server(Slow):
         except Exception:
             log.exception("ending the connection of %r (%s) failed", channel.client_id, channel.address)
         self.lost(channel)
-
-    # ---- deliveries --------------------------------------------------------------------------------------------
-
-    def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
-        session = cast(Session, recipient.session)
-        delivery = recipient.delivery(message, session is publisher)
-        if delivery is not None:
-            self.offer(session, delivery)
-
-    def deliver_shared(self, group: Group, message: Message, publisher: Session | None) -> None:
-        chosen = self.choose(group, message)
-        if chosen is not None:
-            self.offer(chosen[0], chosen[1])
-
-    def choose(self, group: Group, message: Message) -> tuple[Session, Delivery] | None:
-        """The member of a shared group that gets the message [MQTT-4.8.2-4 … 4.8.2-6]."""
-        member = group.choose_online(message.topic, message.publisher, self.hot.now)
-        if member is None:
-            return None
-        subscription = member.subscription
-        identifiers = [subscription.identifier] if subscription.identifier else None
-        retain = message.retain and subscription.retain_as_published
-        qos = min(message.qos, subscription.qos)
-        return cast(Session, member.key), Delivery(message, qos, retain, identifiers, group)
-
-    def offer(self, session: Session, delivery: Delivery) -> None:
-        channel = cast("Channel | None", session.connection)
-        if channel is None and delivery.qos == 0:
-            return
-        if channel is not None and self.hot.open:
-            self.hot.settle_all()  # what a fan-out holds came earlier: it must not find this one waiting before it
-        if delivery.message.expires_at <= self.hot.now:
-            self.dropped(session, delivery.message)
-            return
-        congested = channel is not None and channel.congested
-        if delivery.qos == 0 and channel is not None and (congested or channel.out_size > self.flood):
-            self.dropped(session, delivery.message)
-            return
-        outbound = session.outbound
-        result = outbound.offer(delivery, channel is not None and not congested)
-        if result == SEND:
-            assert channel is not None
-            self.send_delivery(channel, session, delivery)
-        elif result == QUEUED:
-            if channel is not None:
-                channel.held = True
-            if outbound.given_up is not None:
-                self._tell_given_up(session)
-            if len(outbound.flights) == MAX_PACKET_ID:
-                self.hooks.tell("packet_id_exhausted", session.client_id)
-        elif result == DROPPED:
-            self.dropped(session, delivery.message)
-        elif result == OVERFLOW:
-            self.dropped(session, delivery.message)
-            if channel is not None:
-                self.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
-
-    def send_delivery(self, channel: Channel, session: Session, delivery: Delivery) -> None:
-        """Send a message now; the quota allows it."""
-        packet_id = 0
-        if delivery.qos:
-            packet_id = session.outbound.take_id()  # there is one: the quota is at most MAX_PACKET_ID
-        size = self.publish_to(channel, delivery, packet_id, False)
-        if size == 0:
-            self.dropped(session, delivery.message)  # [MQTT-3.1.2-25] as if it had been sent
-        elif packet_id:
-            session.outbound.fly(packet_id, delivery, size)
-            self.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
-
-    def publish_to(self, channel: Channel, delivery: Delivery, packet_id: int, dup: bool) -> int:
-        """Send a message; the packet's size, or 0 when it is larger than the client takes."""
-        packet = channel.publish_packet(delivery, packet_id, dup, self.hot.now)
-        size = self.send(channel, packet)
-        if size:
-            channel.published(packet, delivery.message.topic)
-            self.stats.publish_sent += 1
-        return size
-
-    def dropped(self, session: Session, message: Message) -> None:
-        self.stats.publish_dropped += 1
-        self.hooks.tell("publish_dropped", session.client_id, message)
-
-    def _tell_given_up(self, session: Session) -> None:
-        for delivery in session.outbound.take_given_up():
-            self.dropped(session, delivery.message)
-
-    def drain(self, channel: Channel) -> None:
-        session = channel.session
-        if session is None or channel.state != CONNECTED:
-            return
-        if self.hot.open:
-            self.hot.settle_all()  # what a fan-out holds came later than what waits: it has to wait behind it
-        outbound = session.outbound
-        while outbound.unsent and outbound.quota > 0:  # again and again: what is too large now gives its quota back
-            self.connecting.resend(channel, session, outbound.next_unsent())
-        while not outbound.unsent and not channel.congested:
-            delivery = outbound.next_waiting(self.hot.now)
-            if delivery is None:
-                break
-            self.send_delivery(channel, session, delivery)
-        if outbound.given_up is not None:
-            self._tell_given_up(session)
-        channel.held = channel.congested or outbound.waiting() > 0 or bool(outbound.unsent)
 
     # ---- channels ----------------------------------------------------------------------------------------------
 
@@ -427,7 +315,7 @@ class Server(Slow):
     def relieved(self, channel: Channel) -> None:
         channel.congested = False
         self.plane.watch(channel, True, True)
-        self.drain(channel)
+        self.delivering.drain(channel)
 
     def written(self, channel: Channel) -> None:
         channel.congested = False
@@ -435,7 +323,7 @@ class Server(Slow):
         if channel.finishing:
             self._shut(channel)
         else:
-            self.drain(channel)
+            self.delivering.drain(channel)
 
     # ---- routes ------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ class Subscribing:
             server.hooks.tell("subscribed", channel, subscription, reason)
         server.send(channel, Suback(packet.packet_id, reasons))
         for delivery in retained:
-            server.offer(session, delivery)
+            server.delivering.offer(session, delivery)
             server.hooks.tell("retain_published", channel, delivery.message)
 
     def _subscribe_one(

@@ -15,7 +15,7 @@ from collections import deque
 from typing import Final
 
 from headwater.message import Delivery
-from headwater.node.channel import Channel, Fanout, Slow
+from headwater.node.channel import Channel, Deliver, Fanout, Slow
 from headwater.node.stats import Stats
 from headwater.session.outbound import Budget
 from headwater.session.translate import message_of
@@ -33,6 +33,7 @@ class Turn:
         self.stats = stats
         self.budget = budget
         self.slow = Slow()
+        self.delivering = Deliver()
         self.now = 0.0
         self.max_connect_size = 0
         self.outbound_buffer = 0
@@ -115,7 +116,7 @@ class Turn:
             packet = decode(blob[pos], blob[p : p + remaining], version, FROM_CLIENT)
             assert isinstance(packet, Publish)
             pos = p + remaining
-            self.slow.offer(session, Delivery(message_of(packet, "", self.now), 0, False))
+            self.delivering.offer(session, Delivery(message_of(packet, "", self.now), 0, False))
 
     # ---- out ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,133 @@
+"""From a message and a recipient to bytes on a channel, a place in a queue, or nowhere: the ordinary way of a delivery.
+
+    recipient or group -> Delivery (QoS, retain, identifiers) -> offer -> sent now | queued | dropped by a stated policy
+
+What is offered never overtakes what waits, and what a fan-out of this turn still holds is settled first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from headwater.message import Delivery, Message
+from headwater.node.channel import Channel, Deliver
+from headwater.routing.router import Recipient
+from headwater.routing.shared import Group
+from headwater.session.connection import CONNECTED
+from headwater.session.outbound import DROPPED, MAX_PACKET_ID, OVERFLOW, QUEUED, SEND
+from headwater.session.session import Session
+from headwater.wire.reasons import QUOTA_EXCEEDED
+
+if TYPE_CHECKING:
+    from headwater.node.server import Server
+
+BURST: Final = 1 << 20
+"""Bytes above `outbound_buffer` that one turn may write for one reader before its QoS 0 messages are dropped: small
+packets can ask for much (SUBSCRIBE for all retained messages, PUBLISH by alias to a long topic)."""
+
+
+class Delivering(Deliver):
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.flood = server.config.outbound_buffer + BURST
+
+    def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
+        session = cast(Session, recipient.session)
+        delivery = recipient.delivery(message, session is publisher)
+        if delivery is not None:
+            self.offer(session, delivery)
+
+    def deliver_shared(self, group: Group, message: Message, publisher: Session | None) -> None:
+        chosen = self.choose(group, message)
+        if chosen is not None:
+            self.offer(chosen[0], chosen[1])
+
+    def choose(self, group: Group, message: Message) -> tuple[Session, Delivery] | None:
+        """The member of a shared group that gets the message [MQTT-4.8.2-4 … 4.8.2-6]."""
+        member = group.choose_online(message.topic, message.publisher, self.server.hot.now)
+        if member is None:
+            return None
+        subscription = member.subscription
+        identifiers = [subscription.identifier] if subscription.identifier else None
+        retain = message.retain and subscription.retain_as_published
+        qos = min(message.qos, subscription.qos)
+        return cast(Session, member.key), Delivery(message, qos, retain, identifiers, group)
+
+    def offer(self, session: Session, delivery: Delivery) -> None:
+        channel = cast("Channel | None", session.connection)
+        if channel is None and delivery.qos == 0:
+            return
+        if channel is not None and self.server.hot.open:
+            self.server.hot.settle_all()  # what a fan-out holds came earlier: it must not be overtaken
+        if delivery.message.expires_at <= self.server.hot.now:
+            self.dropped(session, delivery.message)
+            return
+        congested = channel is not None and channel.congested
+        if delivery.qos == 0 and channel is not None and (congested or channel.out_size > self.flood):
+            self.dropped(session, delivery.message)
+            return
+        outbound = session.outbound
+        result = outbound.offer(delivery, channel is not None and not congested)
+        if result == SEND:
+            assert channel is not None
+            self.send_delivery(channel, session, delivery)
+        elif result == QUEUED:
+            if channel is not None:
+                channel.held = True
+            if outbound.given_up is not None:
+                self._tell_given_up(session)
+            if len(outbound.flights) == MAX_PACKET_ID:
+                self.server.hooks.tell("packet_id_exhausted", session.client_id)
+        elif result == DROPPED:
+            self.dropped(session, delivery.message)
+        elif result == OVERFLOW:
+            self.dropped(session, delivery.message)
+            if channel is not None:
+                self.server.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
+
+    def send_delivery(self, channel: Channel, session: Session, delivery: Delivery) -> None:
+        """Send a message now; the quota allows it."""
+        packet_id = 0
+        if delivery.qos:
+            packet_id = session.outbound.take_id()  # there is one: the quota is at most MAX_PACKET_ID
+        size = self.publish_to(channel, delivery, packet_id, False)
+        if size == 0:
+            self.dropped(session, delivery.message)  # [MQTT-3.1.2-25] as if it had been sent
+        elif packet_id:
+            session.outbound.fly(packet_id, delivery, size)
+            self.server.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
+
+    def publish_to(self, channel: Channel, delivery: Delivery, packet_id: int, dup: bool) -> int:
+        """Send a message; the packet's size, or 0 when it is larger than the client takes."""
+        packet = channel.publish_packet(delivery, packet_id, dup, self.server.hot.now)
+        size = self.server.send(channel, packet)
+        if size:
+            channel.published(packet, delivery.message.topic)
+            self.server.stats.publish_sent += 1
+        return size
+
+    def dropped(self, session: Session, message: Message) -> None:
+        self.server.stats.publish_dropped += 1
+        self.server.hooks.tell("publish_dropped", session.client_id, message)
+
+    def _tell_given_up(self, session: Session) -> None:
+        for delivery in session.outbound.take_given_up():
+            self.dropped(session, delivery.message)
+
+    def drain(self, channel: Channel) -> None:
+        session = channel.session
+        if session is None or channel.state != CONNECTED:
+            return
+        if self.server.hot.open:
+            self.server.hot.settle_all()  # what a fan-out holds came later than what waits: it has to wait behind it
+        outbound = session.outbound
+        while outbound.unsent and outbound.quota > 0:  # again and again: what is too large now gives its quota back
+            self.server.connecting.resend(channel, session, outbound.next_unsent())
+        while not outbound.unsent and not channel.congested:
+            delivery = outbound.next_waiting(self.server.hot.now)
+            if delivery is None:
+                break
+            self.send_delivery(channel, session, delivery)
+        if outbound.given_up is not None:
+            self._tell_given_up(session)
+        channel.held = channel.congested or outbound.waiting() > 0 or bool(outbound.unsent)
