@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headwater.node.config import Config
-from headwater.node.delivering import BURST, LINGER
+from headwater.node.delivering import BURST
 from headwater.node.hooks import Hooks
+from headwater.node.server import LINGER
 from headwater.wire import encode
 from headwater.wire.packets import Disconnect, Packet, Pingreq, Pingresp, Properties, Puback, Publish, Subscribe
 from headwater.wire.packets import SubscribeRequest as Request
