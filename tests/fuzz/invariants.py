@@ -23,6 +23,7 @@ def check(server: Server) -> None:
     for session in server.sessions.values():
         _check_session(server, session)
     _check_budget(server)
+    _check_groups(server)
     _check_subscriptions(server)
     _check_timers(server)
     for topic, fanout in server.hot.fanouts.topics.items():
@@ -71,6 +72,18 @@ def _check_session(server: Server, session: Session) -> None:
         assert sent <= max(outbound.window, released)
         assert session not in server.connecting.expiries
         assert session not in server.connecting.wills
+
+
+def _check_groups(server: Server) -> None:
+    """What a dispatcher believes to be under way at a member is really there."""
+    for session in server.sessions.values():
+        outbound = session.outbound
+        for group in server.router.groups.of(session):
+            member = group.member(session)
+            assert member is not None
+            flying = sum(flight.group is group for flight in outbound.flights.values())
+            waiting = sum(each.group is group and each.qos > 0 for each in outbound.queue or ())
+            assert member.in_flight <= flying + waiting, "a delivery that has ended is still counted"
 
 
 def _check_budget(server: Server) -> None:

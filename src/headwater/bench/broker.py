@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(f"{case.key:28} {case.what}" for case in cases))
         return 0
     command = "mosquitto" if options.itself else options.command
-    facts = machine.describe(command)
+    facts = machine.describe(command.replace(shlex.quote(sys.executable), "python"))
     print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
     raise_file_limit()
     rows: list[Row] = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import os
 import sys
 import threading
@@ -187,12 +189,14 @@ async def _lines_of_input() -> AsyncIterator[bytes]:
 
     def read() -> None:
         partial = b""
-        while data := os.read(sys.stdin.fileno(), CHUNK):
-            *lines, partial = (partial + data).split(b"\n")
-            hand_over(lines)
-        if partial:
-            hand_over([partial])
-        hand_over(None)
+        # Once the program is ending, for whatever reason, nobody takes lines any more.
+        with contextlib.suppress(concurrent.futures.CancelledError, RuntimeError):
+            while data := os.read(sys.stdin.fileno(), CHUNK):
+                *lines, partial = (partial + data).split(b"\n")
+                hand_over(lines)
+            if partial:
+                hand_over([partial])
+            hand_over(None)
 
     threading.Thread(target=read, daemon=True).start()
     while (lines := await chunks.get()) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -15,11 +15,16 @@ from headwater.routing.router import Recipient, Route
 from headwater.routing.shared import Group
 from headwater.routing.trie import Subscribers
 from headwater.session.connection import Connection
+from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from headwater.node.turn import Turn
+
+FIRST_READ: Final = 960
+"""Bytes asked for at first: room for a few packets, in a block that the allocator has at hand. A read that fills its
+buffer doubles the connection's next one, up to `loop.LARGEST_READ`."""
 
 
 class Channel(Connection):
@@ -34,6 +39,7 @@ class Channel(Connection):
         self.fd = fd
         self.recv = recv
         self.send_bytes = send
+        self.read_size = FIRST_READ
         self.address = ""
         self.loopback = False
         self.opened_at = turn.now
@@ -152,6 +158,10 @@ class Deliver:
 
     def offer(self, session: Session, delivery: Delivery) -> None:
         """Send or queue one delivery."""
+        raise RuntimeError("not connected")
+
+    def ended(self, session: Session, flight: Flight) -> None:
+        """A QoS 1 or 2 delivery has been acknowledged to its end, or refused."""
         raise RuntimeError("not connected")
 
     def drain(self, channel: Channel) -> None:

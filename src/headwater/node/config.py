@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from headwater.routing.shared import dispatcher
+from headwater.routing.shared import DISPATCHERS, dispatcher
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -119,7 +119,10 @@ class Config(BaseModel):
         default="merge",
         description="A message that matches several subscriptions of a client: one copy, or one for each.",
     )
-    shared_dispatcher: str = Field(default="round_robin", description="How a shared group's next member is chosen.")
+    shared_dispatcher: str = Field(
+        default="round_robin",
+        description=f"How a shared group's next member is chosen: one of {', '.join(sorted(DISPATCHERS))}.",
+    )
     sys_interval: float = Field(default=10.0, ge=0, description="Seconds between updates of `$SYS`; 0 turns it off.")
 
     @field_validator("shared_dispatcher")

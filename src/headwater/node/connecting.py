@@ -294,7 +294,7 @@ class Connecting:
                 self.server.send(channel, Pubrel(packet_id))
             elif self.server.delivering.publish_to(channel, session.flight_delivery(flight), packet_id, True) == 0:
                 outbound.done(packet_id, flight)  # [MQTT-3.1.2-25] too large for this client: as if it had been sent
-                self.server.delivering.dropped(session, session.flight_delivery(flight).message)
+                self.server.delivering.dropped(session, session.flight_delivery(flight))
                 self.server.hooks.tell("qos_dropped", session.client_id, packet_id)
 
     # ---- the end -----------------------------------------------------------------------------------------------
@@ -375,5 +375,5 @@ class Connecting:
             if isinstance(delivery.group, Group):  # [MQTT-4.8.2-5] QoS 1 goes to another member
                 server.delivering.deliver_shared(delivery.group, delivery.message, None)
             else:
-                server.delivering.dropped(session, delivery.message)
+                server.delivering.dropped(session, delivery)
         self.publish_will(session)

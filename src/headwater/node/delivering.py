@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel, Deliver
+from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient
 from headwater.routing.shared import Group
 from headwater.session.connection import CONNECTED
-from headwater.session.outbound import DROPPED, MAX_PACKET_ID, OVERFLOW, QUEUED, SEND
+from headwater.session.outbound import DROPPED, MAX_PACKET_ID, OVERFLOW, QUEUED, SEND, Flight
 from headwater.session.session import Session
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 BURST: Final = 1 << 20
 """Bytes above `outbound_buffer` that one turn may write for one reader before its QoS 0 messages are dropped: small
 packets can ask for much (SUBSCRIBE for all retained messages, PUBLISH by alias to a long topic)."""
+
+
+def _member(session: Session, group: object) -> Member | None:
+    """The session's part in a group; None for deliveries that no group chose, and for sessions that have left it."""
+    return None if group is None else cast(Group, group).member(session)
 
 
 class Delivering(Deliver):
@@ -59,12 +65,14 @@ class Delivering(Deliver):
             return
         if channel is not None and self.server.hot.open:
             self.server.hot.settle_all()  # what a fan-out holds came earlier: it must not be overtaken
+        if delivery.group is not None:
+            self._given(session, delivery)
         if delivery.message.expires_at <= self.server.hot.now:
-            self.dropped(session, delivery.message)
+            self.dropped(session, delivery)
             return
         congested = channel is not None and channel.congested
         if delivery.qos == 0 and channel is not None and (congested or channel.out_size > self.flood):
-            self.dropped(session, delivery.message)
+            self.dropped(session, delivery)
             return
         outbound = session.outbound
         result = outbound.offer(delivery, channel is not None and not congested)
@@ -79,9 +87,9 @@ class Delivering(Deliver):
             if len(outbound.flights) == MAX_PACKET_ID:
                 self.server.hooks.tell("packet_id_exhausted", session.client_id)
         elif result == DROPPED:
-            self.dropped(session, delivery.message)
+            self.dropped(session, delivery)
         elif result == OVERFLOW:
-            self.dropped(session, delivery.message)
+            self.dropped(session, delivery)
             if channel is not None:
                 self.server.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
 
@@ -92,7 +100,7 @@ class Delivering(Deliver):
             packet_id = session.outbound.take_id()  # there is one: the quota is at most MAX_PACKET_ID
         size = self.publish_to(channel, delivery, packet_id, False)
         if size == 0:
-            self.dropped(session, delivery.message)  # [MQTT-3.1.2-25] as if it had been sent
+            self.dropped(session, delivery)  # [MQTT-3.1.2-25] as if it had been sent
         elif packet_id:
             session.outbound.fly(packet_id, delivery, size)
             self.server.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
@@ -106,13 +114,28 @@ class Delivering(Deliver):
             self.server.stats.publish_sent += 1
         return size
 
-    def dropped(self, session: Session, message: Message) -> None:
+    def dropped(self, session: Session, delivery: Delivery) -> None:
         self.server.stats.publish_dropped += 1
-        self.server.hooks.tell("publish_dropped", session.client_id, message)
+        member = _member(session, delivery.group)
+        if member is not None:
+            cast(Group, delivery.group).given_back(member, 1, delivery.qos, self.server.hot.now)
+        self.server.hooks.tell("publish_dropped", session.client_id, delivery.message)
+
+    def _given(self, session: Session, delivery: Delivery) -> None:
+        """Tell a group's dispatcher what its choice has come to: from now on the message is the member's."""
+        member = _member(session, delivery.group)
+        if member is not None:
+            size = len(delivery.message.payload)
+            cast(Group, delivery.group).sent(member, size, delivery.qos, self.server.hot.now)
+
+    def ended(self, session: Session, flight: Flight) -> None:
+        member = _member(session, flight.group)
+        if member is not None:
+            cast(Group, flight.group).acknowledged(member, self.server.hot.now)
 
     def _tell_given_up(self, session: Session) -> None:
         for delivery in session.outbound.take_given_up():
-            self.dropped(session, delivery.message)
+            self.dropped(session, delivery)
 
     def drain(self, channel: Channel) -> None:
         session = channel.session

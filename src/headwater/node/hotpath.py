@@ -436,14 +436,16 @@ class HotPath(Turn):
         count = 0
         while True:
             packet_id = data[pos + 2] << 8 | data[pos + 3]
-            if outbound.unsent:
-                outbound.acknowledged(packet_id)
-            else:
-                flight = flights.get(packet_id)
-                if flight is not None and flight.qos == 1:
+            flight = flights.get(packet_id)
+            if flight is not None and flight.qos == 1:
+                if outbound.unsent:
+                    outbound.done(packet_id, flight)
+                else:
                     del flights[packet_id]
                     outbound.quota += 1
                     outbound.budget.used -= flight.size
+                if flight.group is not None:
+                    self.delivering.ended(session, flight)
             count += 1
             pos += 4
             if n - pos < 4 or data[pos] != 0x40 or data[pos + 1] != 2:

@@ -24,10 +24,10 @@ from headwater.node.hotpath import HotPath
 from headwater.node.timers import Timers
 from headwater.session.connection import CLOSING
 
-READ_SIZE: Final = 65536
+LARGEST_READ: Final = 61440
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
-MAX_EVENTS: Final = 512
+MAX_EVENTS: Final = 64
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -66,7 +66,7 @@ class Plane:
     def _read(self, channel: Channel) -> None:
         hot = self.hot
         try:
-            data = channel.recv(READ_SIZE)
+            data = channel.recv(channel.read_size)
         except BlockingIOError:
             return
         except OSError:
@@ -75,8 +75,11 @@ class Plane:
         if not data:
             hot.slow.lost(channel)
             return
+        size = len(data)
+        if size == channel.read_size and size < LARGEST_READ:
+            channel.read_size = size * 2
         if channel.state != CLOSING:
-            hot.stats.bytes_received += len(data)
+            hot.stats.bytes_received += size
             hot.feed(channel, data)
 
     def _write(self, channel: Channel) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel
 from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.session.translate import message_of
 from headwater.wire.errors import RemoteProtocolError
@@ -148,8 +149,9 @@ class Publishing:
     def puback(self, channel: Channel, packet: Puback) -> None:
         session = channel.session
         assert session is not None
-        if session.outbound.acknowledged(packet.packet_id) is not None:
-            self._complete(channel, session, packet.packet_id)
+        flight = session.outbound.acknowledged(packet.packet_id)
+        if flight is not None:
+            self._complete(channel, session, packet.packet_id, flight)
 
     def pubrec(self, channel: Channel, packet: Pubrec) -> None:
         session = channel.session
@@ -162,6 +164,7 @@ class Publishing:
         elif flight.released:
             self.server.send(channel, Pubrel(packet.packet_id))
         else:
+            self.server.delivering.ended(session, flight)
             self.server.hooks.tell("qos_dropped", session.client_id, packet.packet_id)
             self.server.delivering.drain(channel)
 
@@ -178,10 +181,12 @@ class Publishing:
     def pubcomp(self, channel: Channel, packet: Pubcomp) -> None:
         session = channel.session
         assert session is not None
-        if session.outbound.completed(packet.packet_id) is not None:
-            self._complete(channel, session, packet.packet_id)
+        flight = session.outbound.completed(packet.packet_id)
+        if flight is not None:
+            self._complete(channel, session, packet.packet_id, flight)
 
-    def _complete(self, channel: Channel, session: Session, packet_id: int) -> None:
+    def _complete(self, channel: Channel, session: Session, packet_id: int, flight: Flight) -> None:
+        self.server.delivering.ended(session, flight)
         if self.server.hooks.slow:
             self.server.hooks.tell("qos_complete", session.client_id, packet_id)
         self.server.delivering.drain(channel)

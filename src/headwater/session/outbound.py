@@ -58,6 +58,7 @@ class Flight:
         self.head = head
         self.tail = tail
         self.version = version
+        self.group: object = None if delivery is None else delivery.group
         self.released = False
 
 
