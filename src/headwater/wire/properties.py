@@ -23,6 +23,7 @@ from .packets import (
     CONNACK,
     CONNECT,
     DISCONNECT,
+    PINGREQ,
     PUBACK,
     PUBCOMP,
     PUBLISH,
@@ -91,7 +92,7 @@ RULES: Final[list[PropertyRule]] = [
     PropertyRule(0x23, "topic_alias", UINT16, 1, (PUBLISH,)),
     PropertyRule(0x24, "maximum_qos", FLAG, 0, (CONNACK,)),
     PropertyRule(0x25, "retain_available", FLAG, 0, (CONNACK,)),
-    PropertyRule(0x26, "user_properties", PAIR, 0, _ANY),
+    PropertyRule(0x26, "user_properties", PAIR, 0, (*_ANY, PINGREQ)),  # PINGREQ: see status.py
     PropertyRule(0x27, "maximum_packet_size", UINT32, 1, (CONNECT, CONNACK)),
     PropertyRule(0x28, "wildcard_subscription_available", FLAG, 0, (CONNACK,)),
     PropertyRule(0x29, "subscription_identifier_available", FLAG, 0, (CONNACK,)),
