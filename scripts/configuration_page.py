@@ -40,6 +40,7 @@ def values(annotation: Any, constraints: list[Any]) -> str:
                 bounds.append(f"{sign} {bound}")
     boolean = "true, false"
     words = {"str": "text", "int": "whole number", "float": "number", "bool": boolean, "bool | None": boolean}
+    words["dict[str, int]"] = "table of whole numbers"
     return ", ".join([words.get(name, name), *bounds])
 
 

@@ -107,9 +107,14 @@ def test_whatever_members_tell_somebody_is_chosen(name: str, data: st.DataObject
     for step in range(data.draw(st.integers(1, 40))):
         now += data.draw(st.sampled_from([0.0, 1e-9, 0.001, 0.02, 1.0, 1e6]))
         member = data.draw(st.sampled_from(ever))
-        match data.draw(st.integers(0, 7)):
+        match data.draw(st.integers(0, 9)):
             case 0 | 1:
-                assert give(group, now, f"t/{step % 3}", qos=data.draw(st.integers(0, 2))) in group.members()
+                there = [each for each in group.members() if each.online]
+                able = there if group.dispatcher.waits else [each for each in there if each.ready]
+                if able:
+                    assert give(group, now, f"t/{step % 3}", qos=data.draw(st.integers(0, 2))) in able
+                else:
+                    assert group.choose_online("t", "p", now) is None
             case 2:
                 group.acknowledged(member, now)
             case 3:
@@ -123,6 +128,14 @@ def test_whatever_members_tell_somebody_is_chosen(name: str, data: st.DataObject
             case 7:
                 if group.leave(member.key) is None or len(group) == 0:
                     ever.append(group.join(f"late {step}", Subscription("a", share="g")))
+            case 8:
+                if member in group.members() and member.online:
+                    group.block(member)
+            case 9:
+                if member in group.members() and not member.ready:
+                    group.dispatcher.taken(member, now)
+                    group.readied(member, now)
+    group.join("last", Subscription("a", share="g"))
     assert give(group, now) in group.members()
 
 
@@ -136,7 +149,7 @@ def test_nobody_starves(name: str, count: int) -> None:
     assert min(shares[member.key] for member in group.members()) > 700
 
 
-@pytest.mark.parametrize("name", [name for name in SPREADING if name != "capacity"])  # there, who comes is rested
+@every_spreading_one
 def test_nobody_starves_while_others_come_and_go(name: str) -> None:
     """One stays, and always two others are with it, each only for a few messages."""
     clock = Clock()
@@ -162,15 +175,32 @@ def test_a_member_that_left_is_not_chosen_again(name: str) -> None:
 
 
 @every_dispatcher
-def test_members_that_are_offline_are_chosen_only_when_all_are(name: str) -> None:
+def test_members_that_are_offline_are_not_chosen(name: str) -> None:
     clock = Clock()
     group = group_of(name, "x", "y")
     group.set_online("x", False)
     assert {give(group, clock()).key for _ in range(60)} == {"y"}
     group.set_online("y", False)
-    assert {give(group, clock()).key for _ in range(60)} <= {"x", "y"}
+    assert group.choose_online("t", "p", clock()) is None
     group.set_online("x", True)
     assert {give(group, clock()).key for _ in range(60)} == {"x"}
+
+
+@every_dispatcher
+def test_who_has_no_room_is_passed_over_or_waited_for(name: str) -> None:
+    """By those that keep an order the message waits for its member; by all others somebody else gets it."""
+    clock = Clock()
+    group = group_of(name, *range(4))
+    full = [member for member in group.members() if member.key in (0, 2)]
+    expected = {give(group, clock(), f"t/{number}", f"p{number}").key for number in range(100)}
+    for member in full:
+        group.block(member)
+    got = {give(group, clock(), f"t/{number}", f"p{number}").key for number in range(100)}
+    assert got == expected if group.dispatcher.waits else got == {1, 3}
+    for member in full:
+        group.readied(member, clock())
+    if name in SPREADING:
+        assert {give(group, clock(), f"t/{number}", f"p{number}").key for number in range(400)} == {0, 1, 2, 3}
 
 
 @every_dispatcher

@@ -9,9 +9,12 @@ from headwater.node.channel import Channel, Fanout
 from headwater.node.connecting import FOR_EVER
 from headwater.node.hotpath import LARGE_PACKET
 from headwater.node.server import Server
+from headwater.node.sharing import has_room
+from headwater.routing.dispatcher import Member
+from headwater.routing.reports import LONGEST_TIME, MOST_WAITING
 from headwater.session.connection import CLOSING, CONNECTED
-from headwater.session.outbound import waiting_size
 from headwater.session.session import Session
+from headwater.session.waiting import waiting_size
 
 
 def check(server: Server) -> None:
@@ -81,9 +84,26 @@ def _check_groups(server: Server) -> None:
         for group in server.router.groups.of(session):
             member = group.member(session)
             assert member is not None
+            _check_reports(session, member)
             flying = sum(flight.group is group for flight in outbound.flights.values())
             waiting = sum(each.group is group and each.qos > 0 for each in outbound.queue or ())
             assert member.in_flight <= flying + waiting, "a delivery that has ended is still counted"
+            channel = cast("Channel | None", session.connection)
+            if channel is not None and not member.ready:
+                assert channel.awaited, "a group waits for room that nobody will tell of"
+    for group, line in server.sharing.lines.items():
+        assert server.router.groups.get(group.share, group.filter) is group, "something waits in a group that has ended"
+        assert line.waiting() > 0
+        assert line.queued_bytes == sum(waiting_size(delivery) for delivery in line.queue or ())
+        for member in group.members():
+            assert not (member.online and has_room(member)), "something waits that a member could take"
+
+
+def _check_reports(session: Session, member: Member) -> None:
+    """What was reported is of this connection, and possible."""
+    grant = None if session.connection is None else session.connection.report_grant
+    assert grant is not None or (member.waiting, member.report_interval) == (-1, 0.0)
+    assert -1 <= member.waiting <= MOST_WAITING and 0.0 <= member.reported_seconds <= LONGEST_TIME / 1000.0
 
 
 def _check_budget(server: Server) -> None:
@@ -92,7 +112,8 @@ def _check_budget(server: Server) -> None:
     )
     unsent = sum(channel.backlog_size for channel in server.channels)
     collecting = sum(channel.have for channel in server.channels if channel.need > LARGE_PACKET)
-    assert server.budget.used == queued + unsent + collecting, "the budget lost count"
+    shared = sum(line.queued_bytes for line in server.sharing.lines.values())
+    assert server.budget.used == queued + unsent + collecting + shared, "the budget lost count"
 
 
 def _check_subscriptions(server: Server) -> None:
@@ -122,6 +143,8 @@ def _check_timers(server: Server) -> None:
     timers = server.timers
     alive = [timer for timer in timers._heap if timer.callback is not None]
     owners = len(server.stalls) + len(server.connecting.expiries) + len(server.connecting.wills)
+    owners += server.sampling.timer is not None
+    assert (server.sampling.timer is None) == (server.sampling.watched == [])
     assert len(alive) <= owners + len(server.channels) + 2, "timers without an owner"
     assert timers.soonest <= min((timer.when for timer in alive), default=NEVER)
 

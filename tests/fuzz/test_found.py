@@ -103,10 +103,12 @@ def test_a_client_that_overflows_by_its_retained_messages_leaves_nothing_behind(
 
 def test_a_shared_group_whose_members_overflow_one_after_the_other() -> None:
     """Each hands what waited for it to the next, which is full as well: that must not go ever deeper."""
-    broker = MemoryBroker(DISCONNECTING)
+    broker = MemoryBroker(DISCONNECTING.model_copy(update={"shared_dispatcher": "hash_topic"}))  # waits for the chosen
     for number in range(400):
-        subscribe(broker.client(f"member {number}"), "$share/g/t", qos=1)
-    broker.client("publisher").send(*publishes("t", 1000))
+        subscribe(broker.client(f"member {number}"), "$share/g/#", qos=1)
+    publisher = broker.client("publisher")
+    for number in range(5000):
+        publisher.send(*publishes(f"t/{number}", 1))
     assert len(broker.server.sessions) == 1, "all members were cut off"
     check(broker.server)
 

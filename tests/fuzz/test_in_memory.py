@@ -37,6 +37,7 @@ CONFIGS = {
     "disconnecting": Config(
         sys_interval=0, max_inflight=1, max_queued_messages=1, queue_full="disconnect", outbound_buffer=4096
     ),
+    "adaptive": Config(sys_interval=0, shared_dispatcher="adaptive", report_min_interval=0.001, max_inflight=2),
     "restricted": Config(
         sys_interval=0,
         max_qos=1,

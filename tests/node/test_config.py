@@ -23,7 +23,15 @@ def other_value(name: str) -> Any:
         return not field.default
     if isinstance(field.default, str):
         return "random" if name == "shared_dispatcher" else "other"
-    return 5000
+    if name == "shared_dispatchers":
+        return {"$share/+/jobs/#": "random"}
+    return {"w*": 50} if isinstance(field.default, dict) else 5000
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {json.dumps(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
 
 
 def written(folder: Path, text: str) -> str:
@@ -35,7 +43,7 @@ def written(folder: Path, text: str) -> str:
 @pytest.mark.parametrize("name", Config.model_fields)
 def test_each_setting_can_be_read_from_a_file(name: str, tmp_path: Path) -> None:
     value = other_value(name)
-    config = load_config(written(tmp_path, f"{name} = {json.dumps(value)}\n"), {})
+    config = load_config(written(tmp_path, f"{name} = {toml(value)}\n"), {})
     assert getattr(config, name) == value != getattr(Config(), name)
     assert config.model_dump(exclude={name}) == Config().model_dump(exclude={name})
 
@@ -58,6 +66,8 @@ def test_flags_win_over_the_file_and_those_not_given_do_not(tmp_path: Path) -> N
         ("max_qos = 3", ["setting 'max_qos'", "got 3"]),
         ("connect_timeout = 0", ["setting 'connect_timeout'", "greater than 0"]),
         ('shared_dispatcher = "fair"', ["setting 'shared_dispatcher'", "round_robin"]),
+        ('shared_weights = {"a*" = 100, b = 101}', ["setting 'shared_weights'", "weight of 'b'", "1 to 100"]),
+        ('shared_weights = {"a*" = 0.5}', ["setting 'shared_weights.a*'", "got 0.5"]),
         ("port = ", ["is not valid TOML"]),
     ],
 )

@@ -39,6 +39,7 @@ from headwater.wire.packets import (
     Unsubscribe,
     Will,
 )
+from headwater.wire.status import StatusReport, consent, encode_status
 from tests.node.memory import Client, MemoryBroker
 from tests.node.test_server import payloads, subscribed
 
@@ -53,17 +54,20 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "data": (bytes, type(None)),
     "filter": str,
     "filters": list,
+    "group": str,
     "message": Message,
     "method": str,
-    "packet": Packet,
+    "packet": (Packet, StatusReport),
     "packet_id": int,
     "reason": int,
     "reauthenticate": bool,
     "requests": list,
+    "seconds_per_message": float,
     "session_present": bool,
     "statistics": Statistics,
     "subscription": Subscription,
     "topic": str,
+    "waiting": int,
     "write": bool,
 }
 
@@ -119,6 +123,10 @@ def everything_happens(hooks: Hooks) -> None:
     broker.later(10)
     broker.client("small", properties=Properties(maximum_packet_size=30)).send(Subscribe(1, [SubscribeRequest("b")]))
     broker.client("big").send(Publish("b", bytes(100)))
+    member = broker.client("member", properties=Properties(user_properties=[consent(1000)]))
+    member.send(Subscribe(1, [SubscribeRequest("$share/g/b")]))
+    member.feed(encode_status(StatusReport(b'{"msgsInQueue": 1, "processingTimePerMsg": 2.5}')))
+    broker.client("big").send(Publish("b"))
 
 
 async def a_broker_lives(hooks: Hooks) -> None:

@@ -245,6 +245,7 @@ def test_same_bytes_with_and_without(beginning: tuple[Step, ...], rest: list[Ste
         server = run.broker.server
         outbounds = [session.outbound for session in server.sessions.values()]
         in_sessions = sum(each.queued_bytes + each.flying_bytes() for each in outbounds)
+        in_sessions += sum(line.queued_bytes for line in server.sharing.lines.values())
         assert server.budget.used == in_sessions + sum(channel.backlog_size for channel in server.channels)
     for name in ("received", "sent", "publish_received", "publish_sent", "publish_dropped", "failures"):
         assert getattr(hot.broker.server.stats, name) == getattr(ordinary.broker.server.stats, name), name

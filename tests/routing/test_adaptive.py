@@ -347,12 +347,12 @@ def test_the_heap_has_the_first_in_front(changes: list[tuple[int, int, float]]) 
     heap = LineHeap()
     for number, level, key in changes:
         each = lines[number]
-        if each.heap is not None and level == 2:
+        if each.place >= 0 and level == 2:
             heap.remove(each)
         else:
             each.level = level
             each.key = key
-            if each.heap is None:
+            if each.place < 0:
                 heap.add(each)
             else:
                 heap.moved(each)

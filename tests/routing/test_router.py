@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from headwater.message import Message, Subscription
 from headwater.routing.retained import Retained
 from headwater.routing.router import Recipient, Router
+from headwater.routing.dispatchers.turns import RoundRobin
 from headwater.routing.shared import Groups
 from headwater.routing.topics import matches
 
@@ -18,7 +19,7 @@ SESSIONS = ["one", "two", "three"]
 
 
 def new_router(merge: bool = True, max_cached: int = 65536) -> Router:
-    return Router(Retained(10), Groups(), merge, max_cached)
+    return Router(Retained(10), Groups(lambda name: RoundRobin()), merge, max_cached)
 
 
 def named(router: Router, topic: str) -> list[tuple[object, list[str]]]:

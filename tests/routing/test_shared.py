@@ -80,15 +80,59 @@ def test_whoever_comes_back_has_waited() -> None:
     assert chosen(group, 4) == ["x", "z", "y", "x"]
 
 
-def test_members_that_are_online_go_first() -> None:
+def test_only_members_that_are_online_are_chosen() -> None:
     group = group_of("x", "y", "z")
     group.set_online("y", False)
     assert chosen(group, 4) == ["x", "z", "x", "z"]
     group.set_online("x", False)
     group.set_online("z", False)
-    assert set(chosen(group, 3)) == {"x", "y", "z"}
+    assert chosen(group, 3) == [None, None, None]
     group.set_online("y", True)
     assert chosen(group, 2) == ["y", "y"]
+
+
+class Blind(Dispatcher):
+    """Always the same one, ready or not."""
+
+    def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
+        return members[0]
+
+
+@pytest.mark.parametrize("by", [RoundRobin, Blind])
+def test_who_has_no_room_is_passed_over_until_it_has(by: type[Dispatcher]) -> None:
+    group = group_of("x", "y", "z", by=by())
+    x, y, z = group.members()
+    group.block(x)
+    group.block(x)  # twice is as once
+    assert set(chosen(group, 6)) <= {"y", "z"}
+    group.block(y)
+    assert chosen(group, 3) == ["z", "z", "z"]
+    group.block(z)
+    assert chosen(group, 3) == [None, None, None]
+    group.readied(y, 0.0)
+    group.readied(y, 0.0)
+    assert chosen(group, 3) == ["y", "y", "y"]
+    group.block(y)
+    assert chosen(group, 1) == [None]
+    group.set_online("x", False)
+    group.set_online("x", True)  # a new connection has room
+    assert chosen(group, 2) == ["x", "x"]
+    group.leave("x")
+    assert chosen(group, 1) == [None]
+    group.join("late", shared("a"))
+    assert chosen(group, 1) == ["late"]
+
+
+def test_another_dispatcher_at_run_time_takes_over_the_members() -> None:
+    notes = Notes()
+    group = group_of("x", "y", by=notes)
+    chosen(group, 1)
+    group.use(RoundRobin())
+    assert chosen(group, 4) == ["x", "y", "x", "y"]
+    assert [what for what, *_ in notes.events][-2:] == ["left", "left"]
+    group.use(dispatcher("adaptive"))
+    group.sent(group.members()[0], 100, 1, 0.0)
+    assert set(chosen(group, 20)) == {"x", "y"}
 
 
 def test_an_empty_group_chooses_nobody() -> None:
@@ -159,7 +203,7 @@ class FairShares(RuleBasedStateMachine):
 
     def eligible(self) -> set[object]:
         members = self.group.members()
-        return {member.key for member in members if member.online} or {member.key for member in members}
+        return {member.key for member in members if member.online}
 
     def note_pairs(self) -> None:
         there = self.eligible()
@@ -207,7 +251,7 @@ TestFairShares = FairShares.TestCase
 def test_groups_are_found_by_topic(
     joining: list[tuple[str, str, str]], leaving: list[tuple[str, str, str]], topics: list[str]
 ) -> None:
-    groups = Groups()
+    groups = Groups(lambda name: RoundRobin())
     model: dict[tuple[str, str], dict[object, Subscription]] = {}
     for key, filter, share in joining:
         subscription = shared(filter, share)
@@ -229,7 +273,7 @@ def test_groups_are_found_by_topic(
 
 
 def test_a_session_goes_offline_and_away_in_all_its_groups() -> None:
-    groups = Groups()
+    groups = Groups(lambda name: RoundRobin())
     mine = [shared("a"), shared("+"), shared("a", "h")]
     for subscription in mine:
         groups.join("x", subscription)
@@ -251,11 +295,11 @@ def test_a_session_goes_offline_and_away_in_all_its_groups() -> None:
 
 def test_a_subscription_that_is_not_shared_joins_no_group() -> None:
     with pytest.raises(ValueError, match="not shared"):
-        Groups().join("x", Subscription("a"))
+        Groups(lambda name: RoundRobin()).join("x", Subscription("a"))
 
 
 def test_every_group_has_a_dispatcher_of_its_own() -> None:
-    groups = Groups(lambda: Random(1))
+    groups = Groups(lambda name: Random(1))
     groups.join("x", shared("a"))
     groups.join("x", shared("a", "h"))
     one, other = groups.match("a")

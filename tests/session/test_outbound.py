@@ -15,18 +15,17 @@ from hypothesis.stateful import (
 )
 
 from headwater.message import NEVER, Delivery, Message
-from headwater.session.outbound import (
+from headwater.session.outbound import MAX_PACKET_ID, Outbound
+from headwater.session.waiting import (
     DISCONNECT_WHEN_FULL,
     DROP_NEWEST,
     DROP_OLDEST,
     DROPPED,
-    MAX_PACKET_ID,
     OVERFLOW,
     OVERHEAD,
     QUEUED,
     SEND,
     Budget,
-    Outbound,
     waiting_size,
 )
 
@@ -302,8 +301,8 @@ def test_all_packet_ids_in_use() -> None:
     assert outbound.take_id() == 4711
 
 
-def test_clear_hands_back_what_another_member_of_a_group_may_get() -> None:
-    """What waited, and before it what a group sent with QoS 1; not what was begun with QoS 2 or was never shared."""
+def test_what_a_group_sent_can_be_taken_back() -> None:
+    """What waited is taken off by group, a flight by its id; `clear` hands back the rest of what waited."""
     budget = Budget(10_000)
     outbound = Outbound(budget, 10, 10_000, DROP_NEWEST)
     outbound.connected(3)
@@ -312,7 +311,14 @@ def test_clear_hands_back_what_another_member_of_a_group_may_get() -> None:
         outbound.fly(outbound.take_id(), delivery(number, qos, group=owner), 100)
     outbound.wait(delivery(3, group=group))
     outbound.wait(delivery(4))
-    assert [number_of(each) for each in outbound.clear()] == [1, 3, 4]
+    outbound.wait(delivery(5, group=group))
+    outbound.wait(delivery(6, group=object()))
+    assert [number_of(each) for each in outbound.take_of({group})] == [3, 5]
+    outbound.disconnected()
+    outbound.take_flight(2)
+    assert (outbound.quota, sorted(outbound.flights)) == (0, [1, 3])
+    assert budget.used == outbound.queued_bytes + outbound.flying_bytes()
+    assert [number_of(each) for each in outbound.clear()] == [4, 6]
     assert (outbound.flights, outbound.waiting(), outbound.queued_bytes, budget.used) == ({}, 0, 0, 0)
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from headwater.message import Delivery, Message
 from headwater.session.connection import Connection
-from headwater.session.outbound import DROP_NEWEST, Budget, Flight, Outbound
+from headwater.session.outbound import Flight, Outbound
 from headwater.session.session import Session
+from headwater.session.waiting import DROP_NEWEST, Budget
 from headwater.wire import encode
 from headwater.wire.packets import V5, V311, Properties, Publish
 

@@ -28,23 +28,47 @@ from headwater.wire.packets import (
     Unsubscribe,
     Will,
 )
+from headwater.wire.status import StatusReport, consent, encode_status
 
 TOPICS: Final = ("a", "a/b", "a/b/c", "/", "$x/a", "long/" + "x" * 600)
 FILTERS: Final = (*TOPICS, "#", "+", "a/#", "a/+/c", "$share/g/#", "$share/g/a/b", "$share/h/+", "$SYS/#")
 CLIENT_IDS: Final = ("", "one", "two", "three", "four")
 PAYLOADS: Final = (b"", b"x", b"payload" * 20, b"\x00" * 3000)
+REPORTS: Final = (
+    b"",
+    b"{}",
+    b"\xff",
+    b"[" * 4000,
+    b'{"msgsInQueue": NaN, "processingTimePerMsg": 1e308}',
+    b'{"msgsInQueue": -1}',
+    b'{"msgsInQueue": 0, "processingTimePerMsg": 0.000001}',
+    b'{"msgsInQueue": 10000000, "processingTimePerMsg": 3600000}',
+    b'{"numberOfMsgsInQueue": 3, "processingTimerPerMsg": 25.5}' + b" " * 5000,
+    b'{"numberOfMsgsInQueue": 3, "processingTimerPerMsg": 25.5}',
+    b'{"msgsInQueue": 1}',
+)
 INTERESTING: Final = (0x00, 0x01, 0x7F, 0x80, 0xFE, 0xFF)
 
 
 def conversation(random: Random) -> list[bytes]:
     """The packets of one client that obeys the standard, CONNECT first."""
     version = random.choice((4, 5))
-    packets: list[Packet] = [_connect(random, version)]
+    connect = _connect(random, version)
+    packets: list[Packet] = [connect]
     packets += [_packet(random, version) for _ in range(random.randrange(1, 12))]
     if random.random() < 0.4:
         properties = Properties(session_expiry_interval=0) if version == 5 and random.random() < 0.3 else None
         packets.append(Disconnect(random.choice((0, 4)) if version == 5 else 0, properties))
-    return [encode(packet, version) for packet in packets]
+    encoded = [encode(packet, version) for packet in packets]
+    if connect.properties is not None and connect.properties.user_properties:
+        for _ in range(random.randrange(1, 8)):
+            encoded.insert(random.randrange(1, len(encoded) + 1), _report(random))
+    return encoded
+
+
+def _report(random: Random) -> bytes:
+    properties = [("content-type", "application/json")] if random.random() < 0.3 else None
+    return encode_status(StatusReport(random.choice(REPORTS), properties))
 
 
 def _connect(random: Random, version: int) -> Connect:
@@ -66,6 +90,8 @@ def _connect(random: Random, version: int) -> Connect:
         properties.maximum_packet_size = random.choice((1, 20, 100, 5000))
     if random.random() < 0.1:
         properties.authentication_method = "unknown"
+    if random.random() < 0.3:
+        properties.user_properties = [consent(random.choice((1, 1000)))]
     return Connect(client_id, 5, clean, random.choice((0, 0, 1, 60)), "user", b"secret", will, properties)
 
 
@@ -172,6 +198,7 @@ def _mutate_bytes(random: Random, stream: bytearray) -> None:
 def crafted(random: Random) -> bytes:
     """One of the known attacks."""
     connect = encode(Connect(random.choice(CLIENT_IDS), 5), 5)
+    reporting = encode(Connect("two", 5, properties=Properties(user_properties=[consent(1)])), 5)
     many = Properties(user_properties=[("k" * 50, "v" * 50)] * 2000)
     deep = "/".join("x" * 30000)
     attacks = (
@@ -187,6 +214,9 @@ def crafted(random: Random) -> bytes:
         connect + b"".join(encode(Publish(f"{n}", b"", properties=Properties(topic_alias=1)), 5) for n in range(300)),
         connect + b"".join(encode(Publish("a", b"x", 2, packet_id=n + 1), 5) for n in range(1500)),
         connect + b"\xc0\x00" * 3000,
+        reporting + encode_status(StatusReport(REPORTS[-1])) * 3000,
+        reporting + encode_status(StatusReport(b" " * 1_000_000)),
+        reporting + encode_status(StatusReport(REPORTS[-1], many.user_properties)),
         connect + connect,
         b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),  # TLS

@@ -19,6 +19,7 @@ from types import TracebackType
 
 from headwater.message import Message
 from headwater.node.config import Config
+from headwater.node.group_view import GroupView, view_groups
 from headwater.node.hooks import Hooks
 from headwater.node.loop import EpollPlane, GuestPlane
 from headwater.node.selector import HotEventLoop
@@ -130,6 +131,16 @@ class Broker:
                 self.server.plane.wake()
                 return True
         return False
+
+    def use_dispatcher(self, pattern: str, name: str) -> int:
+        """From now on the groups that the pattern covers (`$share/+/jobs/#`), also those to come, choose by this
+        dispatcher; returns how many groups changed. ValueError: no such dispatcher, or no pattern."""
+        self.server.hot.now = time.monotonic()
+        return self.server.sharing.use_dispatcher(pattern, name)
+
+    def shared_groups(self) -> list[GroupView]:
+        """What can be seen of the shared groups now."""
+        return view_groups(self.server)
 
     def statistics(self) -> Statistics:
         return self.server.statistics(time.monotonic() - self._started_at)

@@ -11,6 +11,7 @@ from mypy_extensions import mypyc_attr
 
 from headwater.message import Delivery, Message
 from headwater.node.timers import Timer
+from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient, Route
 from headwater.routing.shared import Group
 from headwater.routing.trie import Subscribers
@@ -54,10 +55,17 @@ class Channel(Connection):
         """Of what was written to `out` by `write`; the hot path's own bytes are bounded by what it read."""
         self.dirty = False
         self.held = False
+        self.awaited = False
+        """A shared group waits for room here."""
         self.pending: Fanout | None = None
         self.backlog: deque[bytes] | None = None
         self.backlog_size = 0
+        self.shares = False
+        """In a shared group, so that `cut` is kept count of: the bytes that are left of a packet sent in part."""
+        self.cut = 0
         self.progress_at = 0.0
+        self.way = 0.0  # seconds to the client, as last looked up; 0.0: not known
+        self.way_until = 0.0
         self.congested = False
         self.finishing = False
         self.socket: socket.socket | None = None
@@ -92,6 +100,7 @@ class Fanout:
         self.special: list[Recipient] = []
         self.absent: list[Recipient] = []
         self.groups: list[Group] = []
+        self.only_groups = False
         self.subscribers: list[list[Subscribers]] = []
         self.route: Route | None = None
         self.any_special = False
@@ -152,10 +161,6 @@ class Deliver:
         """Give a message to one recipient."""
         raise RuntimeError("not connected")
 
-    def deliver_shared(self, group: Group, message: Message, publisher: Session | None) -> None:
-        """Give a message to one member of a group."""
-        raise RuntimeError("not connected")
-
     def offer(self, session: Session, delivery: Delivery) -> None:
         """Send or queue one delivery."""
         raise RuntimeError("not connected")
@@ -166,4 +171,17 @@ class Deliver:
 
     def drain(self, channel: Channel) -> None:
         """The send quota has room again: send what waits."""
+        raise RuntimeError("not connected")
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Share:
+    """The ordinary way to a shared group, as the hot path sees it."""
+
+    def choose(self, group: Group, topic: str, publisher: str) -> Member | None:
+        """The member that gets a message now; None: nobody has room."""
+        raise RuntimeError("not connected")
+
+    def give(self, group: Group, member: Member | None, message: Message) -> None:
+        """To the member that was chosen; None: the message waits in the group."""
         raise RuntimeError("not connected")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from headwater.routing.dispatcher_rules import check_pattern
 from headwater.routing.shared import DISPATCHERS, dispatcher
 
 KIB = 1024
@@ -120,10 +121,47 @@ class Config(BaseModel):
         description="A message that matches several subscriptions of a client: one copy, or one for each.",
     )
     shared_dispatcher: str = Field(
-        default="round_robin",
+        default="adaptive",
         description=f"How a shared group's next member is chosen: one of {', '.join(sorted(DISPATCHERS))}.",
     )
+    shared_dispatchers: dict[str, str] = Field(
+        default={},
+        description="The dispatcher of some groups, by patterns such as `$share/+/jobs/#`, in which `+` and `#` stand "
+        "for levels of the group's name; the first that matches counts, else `shared_dispatcher`.",
+    )
+    shared_weights: dict[str, int] = Field(
+        default={},
+        description="Weights of shared groups' members, 1 to 100, by patterns of client ids as for file names "
+        "(`*`, `?`, `[…]`); the first that matches counts, else it is 1. For the dispatchers `weighted_round_robin` "
+        "and `capacity`.",
+    )
+    status_reports: bool = Field(
+        default=True, description="Whether clients that ask for it may send status reports (docs/status-reports.md)."
+    )
+    report_min_interval: float = Field(
+        default=0.05,
+        ge=0.001,
+        le=86_400,
+        description="Shortest time between two status reports of a client in seconds, which it is told; "
+        "what comes earlier is ignored.",
+    )
     sys_interval: float = Field(default=10.0, ge=0, description="Seconds between updates of `$SYS`; 0 turns it off.")
+
+    @field_validator("shared_weights")
+    @classmethod
+    def _weights_are_weights(cls, weights: dict[str, int]) -> dict[str, int]:
+        for pattern, weight in weights.items():
+            if not 1 <= weight <= 100:
+                raise ValueError(f"the weight of {pattern!r} is not from 1 to 100")
+        return weights
+
+    @field_validator("shared_dispatchers")
+    @classmethod
+    def _rules_are_rules(cls, rules: dict[str, str]) -> dict[str, str]:
+        for pattern, name in rules.items():
+            check_pattern(pattern)
+            dispatcher(name)
+        return rules
 
     @field_validator("shared_dispatcher")
     @classmethod

@@ -16,7 +16,6 @@ from headwater.message import NEVER, Message
 from headwater.node.channel import Channel
 from headwater.node.hooks import Refusal
 from headwater.node.timers import Timer
-from headwater.routing.shared import Group
 from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.connection import AUTHENTICATING, CONNECTED
 from headwater.session.outbound import Outbound
@@ -195,15 +194,23 @@ class Connecting:
         if session is None:
             session = self._new_session(channel.client_id)
         self._attach(channel, session, packet)
-        if not server.send(channel, Connack(present, SUCCESS, properties if channel.version == V5 else None)):
+        if not self._send_connack(channel, present, properties):
             self._refused(channel, Refusal(PACKET_TOO_LARGE))  # it takes no packet that could say what we grant
             return
         server.watch_keep_alive(channel)
         server.presence_changed(session, True)
         session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight))
+        server.sharing.connected(channel, session)
         self.resend(channel, session, session.outbound.resume())
         server.delivering.drain(channel)
         server.hooks.tell("session_established", channel, present)
+
+    def _send_connack(self, channel: Channel, present: bool, grants: Properties) -> bool:
+        """False if it is too large for the client, even without what the client can do without."""
+        connack = Connack(present, SUCCESS, grants if channel.version == V5 else None)
+        if self.server.send(channel, connack):
+            return True
+        return self.server.reporting.withdraw(channel, grants) and self.server.send(channel, connack) > 0
 
     def _grants(self, channel: Channel, packet: Connect) -> Properties:
         """What the client is told in CONNACK; sets what it is granted on the channel."""
@@ -235,6 +242,7 @@ class Connecting:
                 grants.session_expiry_interval = config.max_session_expiry
             if asked.request_response_information and config.response_information:
                 grants.response_information = config.response_information.replace("%c", channel.client_id)
+        self.server.reporting.grant(channel, packet, grants)
         channel.max_in = config.max_packet_size
         channel.alias_limit_in = config.topic_alias_maximum if channel.version == V5 else 0
         return grants
@@ -320,6 +328,10 @@ class Connecting:
         self.connected -= 1
         session.outbound.disconnected()
         server.presence_changed(session, False)
+        back = server.sharing.take_unsent(channel, session)
+        server.sharing.again(back + server.sharing.take_back(session, session.expiry_interval == 0))
+        if channel.report_grant is not None:
+            server.reporting.ended(session)
         if not with_will:
             session.will = None
         if session.expiry_interval == 0:
@@ -365,15 +377,14 @@ class Connecting:
             server.timers.cancel(timer)
         if server.sessions.get(session.client_id) is session:
             del server.sessions[session.client_id]
+        back = server.sharing.take_back(session, True)
         for subscription in list(session.subscriptions.values()):
             server.subscribing.remove(session, subscription)
         session.subscriptions.clear()
+        server.sharing.again(back)
         if server.hooks.listens("qos_dropped"):
             for packet_id in session.outbound.flights:
                 server.hooks.tell("qos_dropped", session.client_id, packet_id)
         for delivery in session.outbound.clear():
-            if isinstance(delivery.group, Group):  # [MQTT-4.8.2-5] QoS 1 goes to another member
-                server.delivering.deliver_shared(delivery.group, delivery.message, None)
-            else:
-                server.delivering.dropped(session, delivery)
+            server.delivering.dropped(session, delivery)
         self.publish_will(session)

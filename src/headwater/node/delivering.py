@@ -15,8 +15,9 @@ from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient
 from headwater.routing.shared import Group
 from headwater.session.connection import CONNECTED
-from headwater.session.outbound import DROPPED, MAX_PACKET_ID, OVERFLOW, QUEUED, SEND, Flight
+from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
+from headwater.session.waiting import DROPPED, OVERFLOW, QUEUED, SEND
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
 if TYPE_CHECKING:
@@ -42,22 +43,6 @@ class Delivering(Deliver):
         delivery = recipient.delivery(message, session is publisher)
         if delivery is not None:
             self.offer(session, delivery)
-
-    def deliver_shared(self, group: Group, message: Message, publisher: Session | None) -> None:
-        chosen = self.choose(group, message)
-        if chosen is not None:
-            self.offer(chosen[0], chosen[1])
-
-    def choose(self, group: Group, message: Message) -> tuple[Session, Delivery] | None:
-        """The member of a shared group that gets the message [MQTT-4.8.2-4 … 4.8.2-6]."""
-        member = group.choose_online(message.topic, message.publisher, self.server.hot.now)
-        if member is None:
-            return None
-        subscription = member.subscription
-        identifiers = [subscription.identifier] if subscription.identifier else None
-        retain = message.retain and subscription.retain_as_published
-        qos = min(message.qos, subscription.qos)
-        return cast(Session, member.key), Delivery(message, qos, retain, identifiers, group)
 
     def offer(self, session: Session, delivery: Delivery) -> None:
         channel = cast("Channel | None", session.connection)
@@ -154,3 +139,5 @@ class Delivering(Deliver):
         if outbound.given_up is not None:
             self._tell_given_up(session)
         channel.held = channel.congested or outbound.waiting() > 0 or bool(outbound.unsent)
+        if channel.awaited and not channel.held:
+            self.server.sharing.pull(channel, session)

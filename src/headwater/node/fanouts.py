@@ -110,7 +110,8 @@ class Fanouts:
             else:
                 fanout.members4.append(channel)
                 (fanout.acked4 if recipient.qos else fanout.unacked4).append(channel)
-        fanout.any_special = bool(fanout.special or fanout.absent or fanout.groups)
+        fanout.any_special = bool(fanout.special or fanout.absent)
+        fanout.only_groups = bool(fanout.groups) and not route.recipients
         fanout.empty = route.empty
         return fanout
 

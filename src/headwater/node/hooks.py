@@ -59,6 +59,17 @@ EVENTS: Final[dict[str, Event]] = {
     "select_subscribers": Event(
         FILTER, "chosen, message", "Who gets a message: pairs of session and delivery, one for each shared group.", True
     ),
+    "dispatched": Event(
+        WATCHER,
+        "group, client_id, message",
+        "A shared group (`$share/…`) has given a message to this member.",
+        True,
+    ),
+    "reported": Event(
+        WATCHER,
+        "client_id, waiting, seconds_per_message",
+        "A member of shared groups has reported how it is doing; no time (None) if it has done nothing since.",
+    ),
     "unsubscribe": Event(FILTER, "filters, client", "An UNSUBSCRIBE came; the filter may replace its list of filters."),
     "unsubscribed": Event(WATCHER, "client, filter", "One subscription was ended by the client."),
     "publish": Event(
@@ -66,7 +77,10 @@ EVENTS: Final[dict[str, Event]] = {
     ),
     "published": Event(WATCHER, "message", "A message was routed to its subscribers.", True),
     "publish_dropped": Event(
-        WATCHER, "client_id, message", "A message to this client was dropped: full, too large or expired.", True
+        WATCHER,
+        "client_id, message",
+        "A message to this client, or to the shared group of that name, was dropped: full, too large or expired.",
+        True,
     ),
     "retain_message": Event(WATCHER, "message", "A retained message was stored, replaced or (empty) removed."),
     "retain_published": Event(WATCHER, "client, message", "A retained message was sent to a new subscription."),

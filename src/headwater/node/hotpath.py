@@ -22,19 +22,18 @@ from headwater.message import Message
 from headwater.node.channel import Channel, Fanout
 from headwater.node.fanouts import Fanouts
 from headwater.node.known_properties import KnownProperties
+from headwater.node.sending import Sending, header
 from headwater.node.stats import Stats
-from headwater.node.turn import Turn
 from headwater.routing.router import Router
 from headwater.session.connection import CLOSING, NEW
-from headwater.session.outbound import Budget, Flight
 from headwater.session.session import Session
 from headwater.session.translate import message_of
+from headwater.session.waiting import Budget
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, V311, Publish
 from headwater.wire.reasons import MALFORMED_PACKET, PACKET_TOO_LARGE, PROTOCOL_ERROR, QUOTA_EXCEEDED
 
-PACKET_ID: Final[list[bytes]] = [i.to_bytes(2, "big") for i in range(65536)]
 PUBACK_HEAD: Final = b"\x40\x02"
 PUBACK_NOBODY_HEAD: Final = b"\x40\x03"
 PUBACK_NOBODY_TAIL: Final = b"\x10"
@@ -45,25 +44,7 @@ LARGE_PACKET: Final = 65536
 """A packet that arrives in parts and is larger than this is counted in the budget while it is collected."""
 
 
-def header(first_byte: int, remaining: int) -> bytes:
-    if remaining < 0x80:
-        return bytes((first_byte, remaining))
-    if remaining < 0x4000:
-        return bytes((first_byte, remaining & 0x7F | 0x80, remaining >> 7))
-    if remaining < 0x200000:
-        return bytes((first_byte, remaining & 0x7F | 0x80, remaining >> 7 & 0x7F | 0x80, remaining >> 14))
-    return bytes(
-        (
-            first_byte,
-            remaining & 0x7F | 0x80,
-            remaining >> 7 & 0x7F | 0x80,
-            remaining >> 14 & 0x7F | 0x80,
-            remaining >> 21,
-        )
-    )
-
-
-class HotPath(Turn):
+class HotPath(Sending):
     def __init__(self, router: Router, stats: Stats, budget: Budget) -> None:
         super().__init__(stats, budget)
         self.enabled = True
@@ -223,7 +204,8 @@ class HotPath(Turn):
         size = end - pos
         n = len(data)
         count = 1
-        if n - end >= size and not fanout.any_special:  # who gets a message by two ways gets both before the next one
+        # Who gets a message by two ways gets both before the next one.
+        if n - end >= size and not fanout.any_special and (fanout.only_groups or not fanout.groups):
             start = data[pos:body]
             while end + size <= n and data.startswith(start, end):
                 end += size
@@ -232,6 +214,9 @@ class HotPath(Turn):
         stats.publish_received += count
         stats.received += count
         if fanout.empty:
+            return end
+        if fanout.only_groups:
+            self._share0(channel, fanout, data, pos, end, size, p, te, body)
             return end
         if not fanout.dirty:
             self.touch(fanout)
@@ -248,7 +233,16 @@ class HotPath(Turn):
                 self._transcode(fanout.pieces5, data, pos, end, size, p, te, body, NO_PROPERTIES)
         if fanout.any_special:
             self._special0(channel, fanout, data, pos, end, size, p)
+        if fanout.groups:
+            self._share0(channel, fanout, data, pos, end, size, p, te, body)
         return end
+
+    def _share0(
+        self, channel: Channel, fanout: Fanout, data: bytes, pos: int, end: int, size: int, p: int, te: int, body: int
+    ) -> None:
+        topic = data[p + 2 : te].decode()
+        load = size - (body - pos)
+        self.share0(fanout.groups, topic, channel.client_id, data[pos:end], size, load, channel.version)
 
     def _transcode(
         self, pieces: list[bytes], data: bytes, pos: int, end: int, size: int, p: int, te: int, body: int, props: bytes
@@ -278,8 +272,6 @@ class HotPath(Turn):
         if message.qos:
             for recipient in fanout.absent:
                 self.delivering.deliver(recipient, message, session)
-        for group in fanout.groups:
-            self.delivering.deliver_shared(group, message, session)
 
     def _publish1(self, channel: Channel, data: bytes, pos: int, p: int, end: int) -> int:
         """A QoS 1 PUBLISH and the like ones behind it; returns where they end, or 0 for the ordinary way."""
@@ -320,14 +312,18 @@ class HotPath(Turn):
         head = data[pos:te]
         version = channel.version
         members = fanout.acked5 if version == V5 else fanout.acked4
+        groups = fanout.groups
+        topic = _topic(head) if groups else ""
         acks = channel.out
         nobody = fanout.empty and version == V5
         count = 0
         while data[te] or data[te + 1]:
-            if members:
+            if members or groups:
                 tail = data[te + 2 : end]
                 for member in members:
-                    self._send1(member, head, tail, version)
+                    self.send1(member, head, tail, version)
+                if groups:
+                    self.share1(groups, topic, channel.client_id, head, tail, len(tail) - len(props), version)
             if nobody:
                 acks.append(PUBACK_NOBODY_HEAD)
                 acks.append(data[te : te + 2])
@@ -348,33 +344,6 @@ class HotPath(Turn):
             end -= size
         self._acked(channel, count)
         return end
-
-    def _send1(self, member: Channel, head: bytes, tail: bytes, version: int) -> None:
-        session = member.session
-        assert session is not None
-        outbound = session.outbound
-        budget = self.budget
-        size = len(head) + 2 + len(tail)
-        if member.held or outbound.quota <= 0 or budget.used >= budget.limit:
-            self.delivering.offer(session, session.flight_delivery(Flight(1, None, head, tail, version, size)))
-            return
-        flights = outbound.flights
-        packet_id = outbound.next_id
-        while packet_id in flights:
-            packet_id = packet_id + 1 if packet_id < 65535 else 1
-        outbound.next_id = packet_id + 1 if packet_id < 65535 else 1
-        outbound.quota -= 1
-        budget.used += size
-        flights[packet_id] = Flight(1, None, head, tail, version, size)
-        out = member.out
-        out.append(head)
-        out.append(PACKET_ID[packet_id])
-        out.append(tail)
-        self.stats.publish_sent += 1
-        self.stats.sent += 1
-        if not member.dirty:
-            member.dirty = True
-            self.dirty.append(member)
 
     def _acked(self, channel: Channel, count: int) -> None:
         stats = self.stats
@@ -401,30 +370,22 @@ class HotPath(Turn):
             if acked:
                 head = header(0x32, len(topic) + 2 + len(carried) + len(payload)) + topic
                 for member in acked:
-                    self._send1(member, head, carried + payload, version)
+                    self.send1(member, head, carried + payload, version)
             if unacked:
                 packet = header(0x30, len(topic) + len(carried) + len(payload)) + topic + carried + payload
                 for member in unacked:
-                    self._send0(member, packet, version)
+                    self.send0(member, packet, version)
         if fanout.any_special:
             message = decode(0x32, data[p:end], own, FROM_CLIENT)
             assert isinstance(message, Publish)
             self._deliver_special(fanout, message_of(message, channel.client_id, self.now), channel.session)
+        if fanout.groups:
+            head = data[pos:te]
+            self.share1(fanout.groups, _topic(head), channel.client_id, head, data[te + 2 : end], len(payload), own)
         channel.out.append(PUBACK_HEAD)
         channel.out.append(data[te : te + 2])
         self._acked(channel, 1)
         return end
-
-    def _send0(self, member: Channel, packet: bytes, version: int) -> None:
-        if member.held:
-            self._hold(member, packet, version)
-            return
-        member.out.append(packet)
-        self.stats.publish_sent += 1
-        self.stats.sent += 1
-        if not member.dirty:
-            member.dirty = True
-            self.dirty.append(member)
 
     def _pubacks(self, channel: Channel, data: bytes, pos: int) -> int:
         """A run of PUBACKs of four bytes; returns where it ends."""
@@ -451,6 +412,14 @@ class HotPath(Turn):
             if n - pos < 4 or data[pos] != 0x40 or data[pos + 1] != 2:
                 break
         self.stats.received += count
-        if channel.held or outbound.unsent:
+        if channel.held or channel.awaited or outbound.unsent:
             self.delivering.drain(channel)
         return pos
+
+
+def _topic(head: bytes) -> str:
+    """The topic at the end of a PUBLISH's head; it has been found valid."""
+    start = 2
+    while head[start - 1] & 0x80:
+        start += 1
+    return head[start + 2 :].decode()

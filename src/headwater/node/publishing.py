@@ -119,7 +119,7 @@ class Publishing:
             for recipient in route.recipients:
                 server.delivering.deliver(recipient, message, publisher)
             for group in route.groups:
-                server.delivering.deliver_shared(group, message, publisher)
+                server.sharing.deliver(group, message)
         return not route.empty
 
     def _retain(self, message: Message) -> None:
@@ -139,9 +139,13 @@ class Publishing:
             if delivery is not None:
                 chosen.append((session, delivery))
         for group in route.groups:
-            member = server.delivering.choose(group, message)
-            if member is not None:
-                chosen.append(member)
+            member = server.sharing.choose(group, message.topic, message.publisher)
+            if member is None:
+                server.sharing.wait(group, message)
+            else:
+                session = cast(Session, member.key)
+                chosen.append((session, server.sharing.delivery(group, member, message)))
+                server.hooks.tell("dispatched", group.name, session.client_id, message)
         for session, delivery in server.hooks.transform("select_subscribers", chosen, message):
             server.delivering.offer(session, delivery)
         server.hooks.tell("published", message)

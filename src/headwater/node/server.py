@@ -20,22 +20,21 @@ from headwater.node.hooks import Hooks
 from headwater.node.hotpath import HotPath
 from headwater.node.loop import Plane
 from headwater.node.publishing import Publishing
+from headwater.node.reporting import Reporting
+from headwater.node.sampling import Sampling
+from headwater.node.sharing import Sharing
 from headwater.node.statistics import Statistics
 from headwater.node.stats import Stats
 from headwater.node.subscribing import Subscribing
 from headwater.node.timers import Timer, Timers
+from headwater.routing.dispatcher_rules import DispatcherRules
 from headwater.routing.retained import Retained
 from headwater.routing.router import Router
-from headwater.routing.shared import Groups, dispatcher
+from headwater.routing.shared import Groups
 from headwater.routing.topics import has_wildcard
 from headwater.session.connection import CLOSING, CONNECTED, NEW
-from headwater.session.outbound import (
-    DISCONNECT_WHEN_FULL,
-    DROP_NEWEST,
-    DROP_OLDEST,
-    Budget,
-)
 from headwater.session.session import Session
+from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, DROP_OLDEST, Budget
 from headwater.wire.decode import FROM_CLIENT, UnsupportedVersionError, decode
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import CONNECT, PINGREQ, V5, Connack, Disconnect, Packet, Pingresp, Properties
@@ -45,6 +44,7 @@ from headwater.wire.reasons import (
     SUCCESS,
     UNSPECIFIED_ERROR,
 )
+from headwater.wire.status import PINGREQ_BYTE
 
 log = logging.getLogger("headwater.server")
 
@@ -65,7 +65,8 @@ class Server(Slow):
         self.stats = Stats()
         self.budget = Budget(config.max_queue_memory)
         self.timers = Timers()
-        groups = Groups(partial(dispatcher, config.shared_dispatcher))
+        self.dispatcher_rules = DispatcherRules(config.shared_dispatcher, list(config.shared_dispatchers.items()))
+        groups = Groups(self.dispatcher_rules.new)
         retained = Retained(config.max_retained, config.max_retained_bytes)
         self.router = Router(retained, groups, config.overlapping == "merge")
         self.sessions: dict[str, Session] = {}
@@ -82,7 +83,10 @@ class Server(Slow):
         hot.fanouts.max_topic_levels = config.max_topic_levels
         self.plane = Plane(hot, self.timers)
         self.connecting = Connecting(self)
+        self.reporting = Reporting(self)
+        self.sampling = Sampling(self)
         self.delivering = hot.delivering = Delivering(self)
+        self.sharing = hot.sharing = Sharing(self)
         self.publishing = Publishing(self)
         self.subscribing = Subscribing(self)
         self.policy = POLICIES[config.queue_full]
@@ -95,6 +99,10 @@ class Server(Slow):
         channel.check_allowed(kind)
         if kind == CONNECT and body.startswith(V5_CONNECT):
             channel.version = V5  # so that even a CONNECT that is wrong further on is answered in its own version
+        grant = channel.report_grant
+        if first_byte == PINGREQ_BYTE and body and grant is not None:
+            self.reporting.packet(channel, grant, body)
+            return
         packet = decode(first_byte, body, channel.version, FROM_CLIENT)
         hooks = self.hooks
         if hooks.slow:
@@ -345,7 +353,7 @@ class Server(Slow):
             subscriptions=self.subscribing.count,
             shared_groups=len(self.router.groups),
             retained=len(self.router.retained),
-            queued=sum([session.outbound.waiting() for session in self.sessions.values()]),
+            queued=sum([session.outbound.waiting() for session in self.sessions.values()]) + self.sharing.all_waiting(),
             queued_bytes=self.budget.used,
             received=stats.received,
             sent=stats.sent,
@@ -356,6 +364,9 @@ class Server(Slow):
             bytes_sent=stats.bytes_sent,
             refused=stats.connects_refused,
             protocol_errors=stats.protocol_errors,
+            reports=stats.reports_received,
+            reports_bad=stats.reports_bad,
+            reports_early=stats.reports_early,
             failures=stats.failures + self.timers.failures,
             hook_failures=sum(self.hooks.failures.values()),
         )

@@ -40,6 +40,12 @@ class Statistics:
     bytes_sent: int = 0
     refused: int = 0
     """CONNECTs that were refused."""
+    reports: int = 0
+    """Status reports from clients."""
+    reports_bad: int = 0
+    """Of these, reports that could not be believed and were ignored."""
+    reports_early: int = 0
+    """Of these, reports that came earlier than allowed and were ignored."""
     protocol_errors: int = 0
     failures: int = 0
     """Packets whose handling raised: always a bug, please report."""

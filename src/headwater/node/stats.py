@@ -19,3 +19,6 @@ class Stats:
         self.sessions_expired = 0
         self.sessions_maximum = 0
         self.connections_maximum = 0
+        self.reports_received = 0
+        self.reports_bad = 0
+        self.reports_early = 0

@@ -72,6 +72,8 @@ class Subscribing:
         for delivery in retained:
             server.delivering.offer(session, delivery)
             server.hooks.tell("retain_published", channel, delivery.message)
+        if server.sharing.lines:
+            server.sharing.pull(channel, session)
 
     def _subscribe_one(
         self,
@@ -90,6 +92,8 @@ class Subscribing:
         if is_new and len(session.subscriptions) >= self.server.config.max_subscriptions:
             return QUOTA_EXCEEDED
         session.subscriptions[name] = subscription
+        if subscription.share is not None and channel.backlog_size == 0:
+            channel.shares = True
         self.server.router.subscribe(session, subscription)
         self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
         if is_new:
@@ -147,5 +151,9 @@ class Subscribing:
 
     def remove(self, session: Session, subscription: Subscription) -> None:
         self.count -= 1
+        share = subscription.share
+        group = None if share is None else self.server.router.groups.get(share, subscription.filter)
         self.server.router.unsubscribe(session, subscription)
+        if group is not None:
+            self.server.sharing.left(session, group)
         self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))

@@ -5,16 +5,23 @@ Load figures are averages over 1, 5 and 15 minutes of counts per minute: exponen
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from headwater import __version__
 from headwater.message import Message
+from headwater.node.group_view import GroupView, view_groups
 from headwater.node.statistics import Statistics
 
 if TYPE_CHECKING:
     from headwater.node.server import Server
 
+MOST_GROUPS = 100
+MOST_MEMBERS = 100
+"""The first groups, and the first members of each, that are shown one by one."""
 MINUTES = (1, 5, 15)
 LOADS = {
     "messages/received": "received",
@@ -42,11 +49,17 @@ class SysTopics:
         """Publish every figure that changed, retained."""
         statistics = self._server.statistics(now - self._started_at)
         self._server.hooks.tell("sys_info_tick", statistics)
-        for name, text in self._figures(statistics, now).items():
+        figures = self._figures(statistics, now)
+        figures.update(_group_figures(view_groups(self._server, MOST_MEMBERS)[:MOST_GROUPS]))
+        for name in self._shown.keys() - figures.keys():
+            figures[name] = ""  # a group or member that is there no longer
+        for name, text in figures.items():
             if self._shown.get(name) != text:
                 self._shown[name] = text
                 topic = "$SYS/broker/" + name
                 self._server.publishing.route(Message(topic, text.encode(), 0, True), None)
+            if not text:
+                del self._shown[name]
 
     def _figures(self, now: Statistics, time: float) -> dict[str, str]:
         figures = {
@@ -72,6 +85,9 @@ class SysTopics:
             "retained messages/count": str(now.retained),
             "subscriptions/count": str(now.subscriptions),
             "shared_subscriptions/count": str(now.shared_groups),
+            "reports/received": str(now.reports),
+            "reports/ignored/bad": str(now.reports_bad),
+            "reports/ignored/early": str(now.reports_early),
         }
         figures.update(self._loads(now, time))
         return figures
@@ -91,3 +107,19 @@ class SysTopics:
                 self._averages[key] = average
                 shown[key] = f"{average:.2f}"
         return shown
+
+
+def _group_figures(groups: list[GroupView]) -> dict[str, str]:
+    """Under `shared/`, the group's name and its filter, each one level (`/`, `+` and `#` as %2F, %2B and %23)."""
+    figures: dict[str, str] = {}
+    for group in groups:
+        _, share, filter = group.name.split("/", 2)
+        place = f"shared/{quote(share, safe='')}/{quote(filter, safe='')}"
+        figures[f"{place}/dispatcher"] = group.dispatcher
+        figures[f"{place}/messages/sent"] = str(group.sent)
+        figures[f"{place}/messages/waiting"] = str(group.waiting)
+        for member in group.members:
+            seen = asdict(member)
+            believed = {name: float(f"{value:.4g}") for name, value in seen.pop("believed").items()}
+            figures[f"{place}/member/{quote(member.client_id, safe='')}"] = json.dumps({**seen, **believed})
+    return figures

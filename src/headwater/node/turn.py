@@ -15,10 +15,11 @@ from collections import deque
 from typing import Final
 
 from headwater.message import Delivery
-from headwater.node.channel import Channel, Deliver, Fanout, Slow
+from headwater.node.channel import Channel, Deliver, Fanout, Share, Slow
 from headwater.node.stats import Stats
-from headwater.session.outbound import Budget
+from headwater.node.unsent import cut_behind, pieces_of
 from headwater.session.translate import message_of
+from headwater.session.waiting import Budget
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import V5, V311, Publish
 
@@ -34,6 +35,7 @@ class Turn:
         self.budget = budget
         self.slow = Slow()
         self.delivering = Deliver()
+        self.sharing = Share()
         self.now = 0.0
         self.max_connect_size = 0
         self.outbound_buffer = 0
@@ -153,6 +155,8 @@ class Turn:
             self.stats.bytes_sent += sent
             if sent == size:
                 return
+            if channel.shares:
+                channel.cut = cut_behind(blob, 0, sent)
             if sent:
                 blob = blob[sent:]
                 size -= sent
@@ -164,8 +168,13 @@ class Turn:
             return
         backlog = channel.backlog
         assert backlog is not None
-        for start in range(0, size, BACKLOG_PIECE):
-            backlog.append(blob[start : start + BACKLOG_PIECE])
+        if size <= BACKLOG_PIECE:
+            backlog.append(blob)
+        elif channel.shares:
+            backlog.extend(pieces_of(blob, 0 if channel.backlog_size else channel.cut, BACKLOG_PIECE))
+        else:
+            for start in range(0, size, BACKLOG_PIECE):
+                backlog.append(blob[start : start + BACKLOG_PIECE])
         channel.backlog_size += size
         self.budget.used += size
         if not channel.congested and (
@@ -196,6 +205,8 @@ class Turn:
         self.stats.bytes_sent += sent
         self.budget.used -= sent
         channel.backlog_size -= sent
+        if channel.shares:
+            channel.cut = cut_behind(blob, channel.cut, sent)
         if sent:
             channel.progress_at = self.now
         if channel.backlog_size == 0:

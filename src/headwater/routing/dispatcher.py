@@ -7,25 +7,33 @@ The group does the book-keeping of `Member` before it tells its dispatcher of an
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
 from headwater.message import Subscription
 
+if TYPE_CHECKING:
+    from headwater.routing.shared import Group
+
 
 class Member:
-    """A session's part in a group. All is changed by the group alone, except what is the dispatcher's own."""
+    """A session's part in a group. All is changed by the group alone, except what is the dispatcher's own and what the
+    node knows of the connection: `way`, `report_interval`, and that reports have ended."""
 
     __slots__ = (
         "in_flight_since",
         "key",
         "model",
         "online",
+        "ready",
         "report_interval",
         "reported_seconds",
         "sent_bytes",
+        "sent_messages",
         "sent_since_report",
         "subscription",
+        "to_watch",
         "turn",
         "unsent_bytes",
         "waiting",
@@ -37,15 +45,18 @@ class Member:
         self.key = key
         self.subscription = subscription
         self.online = online
+        self.ready = True  # False: its window is full or its socket takes nothing, so that it cannot be sent more now
         self.weight = 1  # how much more than others it is meant to get; set by configuration
-        self.way = 0.0  # seconds to it, one way, if the connection tells (half of TCP's round trip); 0.0: not known
+        self.way = 0.0  # seconds to it, one way, if the connection tells (node/sampling.py); 0.0: not known
         self.in_flight_since: deque[float] = deque()  # when each delivery that is still to be acknowledged was sent
+        self.sent_messages = 0
         self.sent_bytes = 0
         self.unsent_bytes = 0  # as last sampled
         self.waiting = -1  # as last reported; -1: it has not reported
         self.report_interval = 0.0  # seconds, the longest there may be between two reports; 0.0: not known
         self.reported_seconds = 0.0  # per message, as last reported; 0.0: not yet
         self.sent_since_report = 0
+        self.to_watch = False  # when it is sent something next, its connection has to be looked at
         # The dispatcher's own.
         self.turn = 0
         self.model: object = None
@@ -69,13 +80,37 @@ class Dispatcher:
     just missing from the list for a while. The other events do nothing by default; they come for members of the group
     only, in the order in which things happened, and `now` never goes back.
 
+    A member that is not `ready` is to be passed over as long as another is, and one always is; but a dispatcher that
+    `waits` for the member it has to choose (to keep an order, say) need not look: the message then waits for that one.
+    What no member is ready for waits in the group, and `taken` tells who got it.
+
     Order: each member gets its messages in the order of the choices. Across members a topic's order holds only where
     a dispatcher keeps the topic (or its publisher) with one member; each one's docstring says so.
     """
 
+    name = ""
+    """By which it was made."""
+
+    waits = False
+    """Whether a message waits for the member that was chosen, if that is not ready. Set it in `__init__`."""
+
+    wants_samples = False
+    """Whether `sampled` and the members' `way` are of use; nothing is sampled for others. Set it in `__init__`."""
+
     def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
         """One of `members`, which is not empty, in order of joining, and never changed by anybody."""
         raise NotImplementedError
+
+    def beliefs(self, member: Member, now: float) -> dict[str, float]:
+        """What it believes of a member, for people to look at: `seconds_per_message`, `seconds_of_work`,
+        `seconds_away`; only what it has an opinion on."""
+        return {}
+
+    def taken(self, member: Member, now: float) -> None:
+        """The member has room and got the message that waited longest in the group: as if it had been chosen."""
+
+    def readied(self, member: Member, now: float) -> None:
+        """The member has room again, and nothing waits in the group."""
 
     def joined(self, member: Member) -> None:
         """A member has joined the group."""
@@ -99,3 +134,12 @@ class Dispatcher:
 
     def given_back(self, member: Member, count: int, now: float) -> None:
         """So many messages that were the member's, the newest ones, are its no longer and will be chosen for again."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Watcher:
+    """Who looks at the connections of members."""
+
+    def watch(self, group: Group, member: Member) -> None:
+        """The member is `to_watch` and was sent something: sample it at the next tick."""
+        raise NotImplementedError

@@ -4,6 +4,9 @@ MQTT 5.0 (section 4.8.2) leaves the choice to the server. A `Group` knows who it
 and what each has been sent; a `Dispatcher` chooses. Every group has a dispatcher of its own, so what a dispatcher
 remembers is about one group. The group hands it a list that never changes: when members come, go, connect or
 disconnect, the next choice gets a new list. A dispatcher may so recognise "nothing has changed" by the list itself.
+
+A message belongs to the group until it is sent: it is given only to a member that is there and has room. Which that
+is, the node says (`block`, `readied`); what nobody has room for waits there, in a bounded line of the group.
 """
 
 from __future__ import annotations
@@ -52,7 +55,9 @@ def dispatcher(name: str) -> Dispatcher:
     make = DISPATCHERS.get(name)
     if make is None:
         raise ValueError(f"there is no dispatcher {name!r}; choose one of: {', '.join(sorted(DISPATCHERS))}")
-    return make()
+    made = make()
+    made.name = name
+    return made
 
 
 class Group:
@@ -63,13 +68,20 @@ class Group:
         self.filter = filter
         self.dispatcher = dispatcher
         self._members: dict[object, Member] = {}
-        self._eligible: list[Member] | None = None  # None: to be found out at the next choice
+        self._eligible: list[Member] | None = None  # those online; None: to be found out at the next choice
+        self._ready = 0  # of those, the ones that are ready
+        self.sent_messages = 0  # to members so far
 
     def __len__(self) -> int:
         return len(self._members)
 
     def __repr__(self) -> str:
         return f"Group({self.share!r}, {self.filter!r}, {len(self._members)} members)"
+
+    @property
+    def name(self) -> str:
+        """As its members wrote it."""
+        return f"$share/{self.share}/{self.filter}"
 
     def members(self) -> list[Member]:
         """All members, in order of joining."""
@@ -104,27 +116,63 @@ class Group:
         member = self._members.get(key)
         if member is not None and member.online != online:
             member.online = online
+            member.ready = True
             self._eligible = None
 
-    def choose_online(self, topic: str, publisher: str, now: float) -> Member | None:
-        """The member that gets a message; None if the group is empty.
+    def use(self, dispatcher: Dispatcher) -> None:
+        """From now on choose by another dispatcher. It knows of the past only what the members themselves hold."""
+        for member in self._members.values():
+            self.dispatcher.left(member)
+        self.dispatcher = dispatcher
+        self._eligible = None
+        for member in self._members.values():
+            member.turn = 0
+            member.model = None
+            dispatcher.joined(member)
 
-        It is one that is online, if any is. Otherwise it is one that is offline, whose session has outlived its
-        connection (or it would have left) and queues the message.
-        """
+    def choose_online(self, topic: str, publisher: str, now: float) -> Member | None:
+        """The member that gets a message: one that is online and ready, unless the dispatcher waits for one that is
+        not. None: there is none, the message has to wait."""
         eligible = self._eligible
         if eligible is None:
-            everybody = list(self._members.values())
-            eligible = [member for member in everybody if member.online] or everybody
-            self._eligible = eligible
-        if not eligible:
+            eligible = self._find_eligible()
+        dispatcher = self.dispatcher
+        if self._ready == 0 and (not eligible or not dispatcher.waits):
             return None
-        return self.dispatcher.choose(eligible, topic, publisher, now)
+        member = dispatcher.choose(eligible, topic, publisher, now)
+        if member.ready or dispatcher.waits:
+            return member
+        dispatcher.given_back(member, 1, now)  # by one that does not look who is ready
+        return dispatcher.choose([member for member in eligible if member.ready], topic, publisher, now)
+
+    def _find_eligible(self) -> list[Member]:
+        eligible = [member for member in self._members.values() if member.online]
+        self._eligible = eligible
+        self._ready = len([member for member in eligible if member.ready])
+        return eligible
+
+    def any_online(self) -> bool:
+        return bool(self._find_eligible() if self._eligible is None else self._eligible)
+
+    def block(self, member: Member) -> None:
+        """The member has no room."""
+        if member.ready:
+            member.ready = False
+            self._ready -= 1
+
+    def readied(self, member: Member, now: float) -> None:
+        """The member has room again."""
+        if not member.ready:
+            member.ready = True
+            self._ready += 1
+            self.dispatcher.readied(member, now)
 
     # ---- what happens to what was chosen: book-keeping first, then the dispatcher ---------------------------------
 
     def sent(self, member: Member, size: int, qos: int, now: float) -> None:
         """The message that was chosen for has become the member's."""
+        self.sent_messages += 1
+        member.sent_messages += 1
         member.sent_bytes += size
         member.sent_since_report += 1
         if qos:
@@ -161,7 +209,8 @@ class Group:
 class Groups:
     """All groups of a broker. `len()` counts groups; a group exists while it has members."""
 
-    def __init__(self, new_dispatcher: Callable[[], Dispatcher] = RoundRobin) -> None:
+    def __init__(self, new_dispatcher: Callable[[str], Dispatcher]) -> None:
+        """`new_dispatcher` makes one for the group of that name, `$share/…`."""
         self._new_dispatcher = new_dispatcher
         self._groups: dict[tuple[str, str], Group] = {}
         self._by_key: dict[object, dict[Group, None]] = {}  # a session's groups, in order of joining
@@ -169,6 +218,10 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self._groups)
+
+    def all(self) -> list[Group]:
+        """All groups, the oldest first."""
+        return list(self._groups.values())
 
     def get(self, share: str, filter: str) -> Group | None:
         return self._groups.get((share, filter))
@@ -181,7 +234,7 @@ class Groups:
         name = (share, subscription.filter)
         group = self._groups.get(name)
         if group is None:
-            group = Group(share, subscription.filter, self._new_dispatcher())
+            group = Group(share, subscription.filter, self._new_dispatcher(subscription.name))
             self._groups[name] = group
             self._trie.add(group.filter, group, subscription)
         is_new = group.member(key) is None

@@ -20,6 +20,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from headwater.message import Delivery
+from headwater.session.report_grant import ReportGrant
 from headwater.session.session import Session
 from headwater.session.translate import publish_properties
 from headwater.wire.encode import encode
@@ -79,6 +80,7 @@ class Connection:
         self.alias_limit_in = 0
         self.aliases_out: dict[str, int] | None = None
         self.alias_limit_out = 0
+        self.report_grant: ReportGrant | None = None
 
     def write(self, data: bytes) -> None:
         """Send these bytes after all that were written before."""

@@ -9,39 +9,17 @@ connected, so that everything waits in the queue. A flight keeps its packet id u
 [MQTT-4.4.0-1]; flights that a smaller Receive Maximum does not let out again wait in `unsent`, in order.
 As long as something waits, what comes later waits behind it: order is kept whatever the QoS.
 
-Messages that wait are bounded per session (count and bytes); those and the flights are bounded over all sessions
-(`Budget`). `policy` says who gives way.
+What waits is a bounded line (waiting.py); it and the flights are bounded over all sessions (`Budget`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 from headwater.message import Delivery
-
-DROP_NEWEST: Final = 0
-DROP_OLDEST: Final = 1
-DISCONNECT_WHEN_FULL: Final = 2
-
-SEND: Final = 0
-QUEUED: Final = 1
-DROPPED: Final = 2
-OVERFLOW: Final = 3
+from headwater.session.waiting import SEND, Budget, Waiting
 
 MAX_PACKET_ID: Final = 65535
-OVERHEAD: Final = 256
-"""Bytes that a waiting message is counted with beside what it carries: what the objects around it take."""
-PAIR_OVERHEAD: Final = 160
-"""The same for each user property."""
-
-
-class Budget:
-    """Bytes that may wait for slow or absent readers, in all sessions and sockets together."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
 
 
 class Flight:
@@ -62,36 +40,14 @@ class Flight:
         self.released = False
 
 
-def waiting_size(delivery: Delivery) -> int:
-    message = delivery.message
-    size = len(message.payload) + len(message.topic) + OVERHEAD
-    if message.user_properties is not None:
-        for name, value in message.user_properties:
-            size += len(name) + len(value) + PAIR_OVERHEAD
-    if message.correlation_data is not None:
-        size += len(message.correlation_data)
-    if message.response_topic is not None:
-        size += len(message.response_topic)
-    if message.content_type is not None:
-        size += len(message.content_type)
-    return size
-
-
-class Outbound:
+class Outbound(Waiting):
     def __init__(self, budget: Budget, max_messages: int, max_bytes: int, policy: int) -> None:
-        self.budget = budget
-        self.max_messages = max_messages
-        self.max_bytes = max_bytes
-        self.policy = policy
+        super().__init__(budget, max_messages, max_bytes, policy)
         self.window = 0
         self.quota = 0
         self.next_id = 1
         self.flights: dict[int, Flight] = {}
         self.unsent: list[int] = []
-        self.queue: deque[Delivery] | None = None
-        self.queued_bytes = 0
-        self.dropped = 0
-        self.given_up: list[Delivery] | None = None
 
     def connected(self, window: int) -> None:
         """A peer is there that takes `window` messages at a time; call `resume` next."""
@@ -101,9 +57,6 @@ class Outbound:
     def disconnected(self) -> None:
         self.quota = 0
         self.unsent = []
-
-    def waiting(self) -> int:
-        return 0 if self.queue is None else len(self.queue)
 
     def flying_bytes(self) -> int:
         """What unacknowledged messages count in the budget."""
@@ -127,65 +80,12 @@ class Outbound:
             return SEND
         return self.wait(delivery)
 
-    def wait(self, delivery: Delivery) -> int:
-        """Put a message behind those that wait, or let one give way by the policy."""
-        size = waiting_size(delivery)
-        queue = self.queue
-        if queue is None:
-            queue = self.queue = deque()
-        if not self._fits(len(queue), self.queued_bytes, size):
-            if self.policy != DROP_OLDEST or not self._fits(0, 0, size):  # nobody gives way for what cannot fit anyway
-                self.dropped += 1
-                return OVERFLOW if self.policy == DISCONNECT_WHEN_FULL else DROPPED
-            while not self._fits(len(queue), self.queued_bytes, size):
-                self._give_up(queue.popleft())
-        queue.append(delivery)
-        self.queued_bytes += size
-        self.budget.used += size
-        return QUEUED
-
-    def _fits(self, count: int, own_bytes: int, size: int) -> bool:
-        """Whether one more has room beside `count` messages of `own_bytes` and what waits elsewhere."""
-        return (
-            count < self.max_messages
-            and own_bytes + size <= self.max_bytes
-            and self.budget.used - self.queued_bytes + own_bytes + size <= self.budget.limit
-        )
-
     def next_waiting(self, now: float) -> Delivery | None:
-        """The next message that may be sent now, taken off the queue; expired ones are passed over [MQTT-3.3.2-5]."""
-        queue = self.queue
-        while queue:
-            delivery = queue[0]
-            if delivery.message.expires_at <= now:
-                self._give_up(queue.popleft())
-                continue
-            if delivery.qos and self.quota <= 0:
-                return None
-            self._forget(queue.popleft())
-            if not queue:
-                self.queue = None
-            return delivery
-        self.queue = None
-        return None
-
-    def _give_up(self, delivery: Delivery) -> None:
-        self._forget(delivery)
-        self.dropped += 1
-        if self.given_up is None:
-            self.given_up = []
-        self.given_up.append(delivery)
-
-    def take_given_up(self) -> list[Delivery]:
-        """What was dropped from the queue, by the policy or because it expired, since the last call."""
-        given_up = self.given_up or []
-        self.given_up = None
-        return given_up
-
-    def _forget(self, delivery: Delivery) -> None:
-        size = waiting_size(delivery)
-        self.queued_bytes -= size
-        self.budget.used -= size
+        """The next message that may be sent now, taken off the queue."""
+        delivery = self.first(now)
+        if delivery is None or (delivery.qos and self.quota <= 0):
+            return None
+        return self.take()
 
     def fly(self, packet_id: int, delivery: Delivery, size: int) -> None:
         """A message went out as a packet of `size` bytes; they count until it is acknowledged."""
@@ -232,6 +132,10 @@ class Outbound:
             self.quota += 1
         return flight
 
+    def take_flight(self, packet_id: int) -> None:
+        """Nobody is connected, and somebody else gets the message: forget it here."""
+        self.budget.used -= self.flights.pop(packet_id).size
+
     def resume(self) -> list[int]:
         """After a reconnect: the ids of the flights to go on with, in their order. PUBREL needs no quota
         [MQTT-3.3.4-10]; messages that the quota does not let out again wait in `unsent`."""
@@ -255,18 +159,9 @@ class Outbound:
         return out
 
     def clear(self) -> list[Delivery]:
-        """Forget everything. Returns what may still be given to somebody else: what waited, and before it what a shared
-        group sent with QoS 1 and was not acknowledged (a QoS 2 delivery that has begun stays here [MQTT-4.8.2-4])."""
-        left: list[Delivery] = []
+        """Forget everything; returns what waited."""
         for flight in self.flights.values():
             self.budget.used -= flight.size
-            delivery = flight.delivery
-            if flight.qos == 1 and delivery is not None and delivery.group is not None:
-                left.append(delivery)
-        for delivery in self.queue or ():
-            self._forget(delivery)
-            left.append(delivery)
-        self.queue = None
         self.flights = {}
         self.unsent = []
-        return left
+        return self.take_all()

@@ -42,55 +42,78 @@ No starvation. Every PROBE-th message goes to the next member in turn, if that h
 and is believed to be free: so who is far away or was slow shows from time to time what it can do.
 
 Cost. Lines that are busy are in a heap by F, those that are free in another by way and F. Time only makes the start of
-a line later, so it is enough to look at the first of each again: O(log n) for each message and event.
+a line later, so it is enough to look at the first of each again: O(log n) for each message and event. For the same
+reason a line that has become longer may stay where it is in the heap until it is the first. The geometric means are
+made anew only when somebody's s has changed by more than NOTABLE, so most messages need neither exp nor log.
 """
 
 from __future__ import annotations
 
 from math import exp, log
-from typing import Final, cast
+from typing import Final, cast, final
+
+from mypy_extensions import i64
 
 from headwater.message import NEVER
 from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.dispatchers.heap import LineHeap
-from headwater.routing.dispatchers.line import QUICKEST, Line
+from headwater.routing.dispatchers.line import NOWHERE, QUICKEST, Line
 
 GRAIN: Final = 0.002  # seconds; ways that differ by less are equally long
 TOLL: Final = 0.15  # of the way counts
-PROBE: Final = 64
+PROBE: Final[i64] = 64
+NOTABLE: Final = 1.05  # factor; times per message that differ by less are taken for the same in the group's mean
 
 
+@final
 class Adaptive(Dispatcher):
     """Who can start first is next. A topic's order holds for each member but not across them."""
 
     def __init__(self) -> None:
+        self.wants_samples = True
         self._members: list[Member] = []
-        self._idle = LineHeap()
+        self._free = LineHeap()
         self._busy = LineHeap()
-        self._choices = 0
+        self._choices: i64 = 0
+        self._probe_at: i64 = PROBE
+        self._probed: i64 = 0
         self._known = 0  # members whose time per message is known ...
-        self._logarithms = 0.0  # ... and the sum of its logarithms
+        self._logarithms = 0.0  # ... and the sum of its logarithms ...
+        self._epoch: i64 = 0  # ... which has changed so many times
         self._typical = QUICKEST
-        self._probed = 0
 
     def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
         if members is not self._members:
             self._renew(members, now)
         self._choices += 1
-        line = self._to_be_probed(now) if self._choices % PROBE == 0 else None
-        if line is None:
-            line = self._first(now)
-        line.visited = self._choices
-        line.dispatched(now, self._service(line), self._typical_of_others(line))
-        self._put(line, now)
+        line = self._first(now)
+        if self._choices >= self._probe_at:
+            self._probe_at = self._choices + PROBE
+            line = self._to_be_probed(line, now)
+        self._give(line, now)
         return line.member
+
+    def taken(self, member: Member, now: float) -> None:
+        self._choices += 1
+        self._give(_line(member), now)
+
+    def beliefs(self, member: Member, now: float) -> dict[str, float]:
+        line = _line(member)
+        return {
+            "seconds_per_message": self._service(line),
+            "seconds_of_work": max(0.0, line.free_at - now),
+            "seconds_away": line.delay,
+        }
+
+    def readied(self, member: Member, now: float) -> None:
+        self._put(_line(member), now)
 
     def joined(self, member: Member) -> None:
         member.model = Line(member)
 
     def left(self, member: Member) -> None:
         line = _line(member)
-        self._learn(line, 0.0, False)
+        self._learn(line, 0.0, False, 0.0)
         line.gone = True
 
     def sent(self, member: Member, size: int, qos: int, now: float) -> None:
@@ -98,29 +121,36 @@ class Adaptive(Dispatcher):
 
     def acknowledged(self, member: Member, sent_at: float, now: float) -> None:
         line = _line(member)
-        self._learn(line, line.acknowledged(sent_at, self._service(line), now), True)
-        self._put(line, now)
+        self._learn(line, line.acknowledged(sent_at, self._service(line), now), True, now)
+        self._changed(line, now)
 
     def reported(self, member: Member, waiting: int, seconds_per_message: float | None, now: float) -> None:
         line = _line(member)
         service = line.reported(waiting, seconds_per_message, self._service(line), now)
         if seconds_per_message is not None or line.service > 0.0:
-            self._learn(line, service, True)
-        self._put(line, now)
+            self._learn(line, service, True, now)
+        self._changed(line, now)
 
     def sampled(self, member: Member, unsent_bytes: int, now: float) -> None:
         line = _line(member)
         service = self._service(line)
         learnt = line.sampled(unsent_bytes, service, now)
         if learnt != service:
-            self._learn(line, learnt, line.counts)
-        self._put(line, now)
+            self._learn(line, learnt, line.counts, now)
+        self._changed(line, now)
 
     def given_back(self, member: Member, count: int, now: float) -> None:
         line = _line(member)
         line.free_at = max(now, line.free_at - count * self._service(line))
         if member.in_flight == 0:
             line.ack_due = NEVER
+        self._changed(line, now)
+
+    def _give(self, line: Line, now: float) -> None:
+        line.visited = self._choices
+        if line.others_epoch != self._epoch:
+            self._compare(line)
+        line.dispatched(now, line.service if line.service > 0.0 else self._typical, line.others)
         self._put(line, now)
 
     # ---- what is believed of the members together ------------------------------------------------------------
@@ -128,87 +158,131 @@ class Adaptive(Dispatcher):
     def _service(self, line: Line) -> float:
         return line.service if line.service > 0.0 else self._typical
 
-    def _learn(self, line: Line, service: float, counts: bool) -> None:
-        """Note its time per message; 0.0: it is not known any more. What it told itself counts for the others; what
+    def _learn(self, line: Line, service: float, counts: bool, now: float) -> None:
+        """Believe its time per message; 0.0: it is not known any more. What it told itself counts for the others; what
         only its unsent bytes told does not, as they tell of the slow ones alone."""
-        if (service == line.service and counts == line.counts) or line.gone:
+        if line.gone:
             return
+        before = line.service
+        line.service = service
+        if counts != line.counts:
+            self._note(line, service, counts)
+        elif counts and now != line.noted_at:
+            # Many acknowledgements may come in one turn of the broker's loop, and what they tell is known after the
+            # last of them: so what is noted once in a turn is what was known before.
+            line.noted_at = now
+            if line.noted > before * NOTABLE or before > line.noted * NOTABLE:
+                self._note(line, before, True)
+
+    def _note(self, line: Line, service: float, counts: bool) -> None:
         if line.counts:
             self._known -= 1
             self._logarithms -= line.logarithm
-        line.service = service
         line.counts = counts
         if counts:
+            line.noted = service
             line.logarithm = log(service)
             self._known += 1
             self._logarithms += line.logarithm
         self._typical = exp(self._logarithms / self._known) if self._known else QUICKEST
+        self._epoch += 1
 
-    def _typical_of_others(self, line: Line) -> float:
+    def _compare(self, line: Line) -> None:
+        """Find out what is typical of the others."""
+        line.others_epoch = self._epoch
         if not line.counts or self._known < 2:
-            return self._typical
-        return exp((self._logarithms - line.logarithm) / (self._known - 1))
+            line.others = self._typical
+        else:
+            line.others = exp((self._logarithms - line.logarithm) / (self._known - 1))
 
     # ---- which line is first ---------------------------------------------------------------------------------
 
     def _renew(self, members: list[Member], now: float) -> None:
-        for member in self._members:
-            _line(member).heap = None
         before = set(self._members)
+        for member in self._members:
+            _line(member).place = NOWHERE
         self._members = members
-        self._idle = LineHeap()
+        self._free = LineHeap()
         self._busy = LineHeap()
         for member in members:
             line = _line(member)
             if member not in before:
                 line.start(now)
-            line.heap = self._idle
-            self._idle.lines.append(line)
-            line.place = len(self._idle.lines) - 1
-        for member in members:
-            self._put(_line(member), now)
+            line.free = False
+            self._busy.add(line)
+            self._put(line, now)
 
     def _put(self, line: Line, now: float) -> None:
         """Set its key, and it into the heap where it belongs; not if it is not among those to choose from."""
-        heap = cast("LineHeap | None", line.heap)
-        if heap is None:
+        if line.place == NOWHERE:
             return
-        line.key = line.can_start_at(now) - (1.0 - TOLL) * line.delay
-        free = line.key <= now + TOLL * line.delay
-        line.level = int(line.delay / GRAIN) if free else 0
-        belongs = self._idle if free else self._busy
-        if heap is belongs:
-            heap.moved(line)
+        delay = line.delay
+        key = line.can_start_at(now) - (1.0 - TOLL) * delay
+        line.keyed_at = now
+        line.blocked = not line.member.ready
+        if key > now + TOLL * delay:
+            if line.free:
+                self._free.remove(line)
+                line.free = False
+                line.level = 0
+                line.key = key
+                self._busy.add(line)
+            elif key != line.key:
+                line.key = key
+                self._busy.moved(line)
+            return
+        level: i64 = 0
+        if delay > 0.0:
+            level = int(delay * (1.0 / GRAIN))
+        if not line.free:
+            self._busy.remove(line)
+            line.free = True
+            line.level = level
+            line.key = key
+            self._free.add(line)
+        elif key != line.key or level != line.level:
+            line.level = level
+            line.key = key
+            self._free.moved(line)
+
+    def _changed(self, line: Line, now: float) -> None:
+        """Something came that changes when it can start. A line that is in its place unless it can start sooner stays
+        there, to be looked at when it is the first."""
+        if line.place == NOWHERE:
+            return
+        if line.free or line.can_start_at(now) - (1.0 - TOLL) * line.delay < line.key:
+            self._put(line, now)
         else:
-            heap.remove(line)
-            belongs.add(line)
+            line.keyed_at = -1.0
 
     def _first(self, now: float) -> Line:
+        """Each turn of the loops makes one line's key right, for `now` and for its having room or not, and they end
+        with a right one in front: so they do end. Nothing here depends on how numbers are rounded."""
         busy = self._busy.lines
         while busy:
             top = busy[0]
-            key = top.can_start_at(now) - (1.0 - TOLL) * top.delay
-            if key <= top.key and key > now + TOLL * top.delay:
+            if top.keyed_at == now and top.blocked != top.member.ready:
                 break
             self._put(top, now)
-        idle = self._idle.lines
-        while idle:
-            top = idle[0]
-            if top.can_start_at(now) <= now + top.delay:
+        free = self._free.lines
+        while free:
+            top = free[0]
+            if top.keyed_at == now and top.blocked != top.member.ready:
                 if busy and busy[0].key < now + TOLL * top.delay:
                     return busy[0]  # sooner than the way to one that is free
                 return top
             self._put(top, now)
         return busy[0]
 
-    def _to_be_probed(self, now: float) -> Line | None:
+    def _to_be_probed(self, first: Line, now: float) -> Line:
+        """The next in turn, if it has not been chosen for long and is free; else the one that is `first`."""
         self._probed += 1
         if self._probed >= len(self._members):
             self._probed = 0
         line = _line(self._members[self._probed])
         if line.visited > self._choices - PROBE * len(self._members):
-            return None
-        return line if line.can_start_at(now) <= now + line.delay else None
+            return first
+        return line if line.can_start_at(now) <= now + line.delay else first
 
 
 def _line(member: Member) -> Line:

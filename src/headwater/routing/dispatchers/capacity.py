@@ -6,7 +6,8 @@ BR_k = Σ t_i, and gets a message with the probability BR_k / Σ t_i over all; s
 t_i / Σ t_i, however the subscribers are spread over brokers. Being sent a message lowers a capacity, time restores it.
 
 The paper presumes that all capacities are known beforehand. Here a member's full capacity is BURST messages times its
-weight, restored at the rate at which it says it processes, else in RECOVERY seconds.
+weight, restored at the rate at which it says it processes, else in RECOVERY seconds. Who joins is as tired as the others
+are: were it rested, a group that members keep coming to would leave nothing for those who stay.
 """
 
 from __future__ import annotations
@@ -33,31 +34,49 @@ class Capacity(Dispatcher):
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed)
+        self._members: dict[Member, _Tank] = {}
 
     def joined(self, member: Member) -> None:
+        level = 0.0
+        full = 0.0
+        for other, tank in self._members.items():
+            level += tank.level
+            full += _full(other)
         tank = _Tank()
-        tank.level = BURST * max(1, member.weight)
+        tank.level = _full(member) * (level / full if full > 0.0 else 1.0)
+        self._members[member] = tank
         member.model = tank
+
+    def left(self, member: Member) -> None:
+        self._members.pop(member, None)
 
     def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
         total = 0.0
         for member in members:
-            total += self._level(member, now)
+            level = self.capacity(member, now)
+            if member.ready:
+                total += level
         ticket = self._random.random() * total
         chosen = members[len(members) - 1]
         for member in members:
-            ticket -= cast(_Tank, member.model).level
-            if ticket < 0.0:
+            if member.ready:
                 chosen = member
-                break
+                ticket -= cast(_Tank, member.model).level
+                if ticket < 0.0:
+                    break
         tank = cast(_Tank, chosen.model)
         tank.level = max(tank.level - 1.0, LEAST * BURST)
         return chosen
 
-    def _level(self, member: Member, now: float) -> float:
+    def capacity(self, member: Member, now: float) -> float:
+        """What is left of the member's capacity, in messages."""
         tank = cast(_Tank, member.model)
-        full = BURST * max(1, member.weight)
+        full = _full(member)
         rate = 1.0 / member.reported_seconds if member.reported_seconds > 0.0 else full / RECOVERY
         tank.level = min(full, tank.level + max(0.0, now - tank.at) * rate)
         tank.at = now
         return tank.level
+
+
+def _full(member: Member) -> float:
+    return BURST * max(1, member.weight)

@@ -23,6 +23,7 @@ class Ring(Dispatcher):
     """What the two have in common; `choose` is theirs. O(log n) per message, O(n log n) when the members change."""
 
     def __init__(self) -> None:
+        self.waits = True
         self._joined = 0
         self._members: list[Member] = []
         self._places: list[int] = []

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from headwater.routing.dispatchers.line import Line
+from typing import final
+
+from mypy_extensions import i64
+
+from headwater.routing.dispatchers.line import NOWHERE, Line
 
 
 def _before(one: Line, other: Line) -> bool:
@@ -11,6 +15,7 @@ def _before(one: Line, other: Line) -> bool:
     return one.key < other.key
 
 
+@final
 class LineHeap:
     """The first line is the one of the lowest level, and there of the lowest key. A line is in one heap at most."""
 
@@ -18,17 +23,17 @@ class LineHeap:
         self.lines: list[Line] = []
 
     def add(self, line: Line) -> None:
-        line.heap = self
         line.place = len(self.lines)
         self.lines.append(line)
         self._rise(line)
 
     def remove(self, line: Line) -> None:
         last = self.lines.pop()
-        line.heap = None
+        place = line.place
+        line.place = NOWHERE
         if last is not line:
-            last.place = line.place
-            self.lines[line.place] = last
+            last.place = place
+            self.lines[place] = last
             self.moved(last)
 
     def moved(self, line: Line) -> None:
@@ -39,31 +44,38 @@ class LineHeap:
             self._sink(line)
 
     def _rise(self, line: Line) -> None:
-        lines = self.lines
         at = line.place
+        if at == 0:
+            return
+        lines = self.lines
         while at > 0:
-            above = lines[(at - 1) >> 1]
+            up: i64 = (at - 1) >> 1
+            above = lines[up]
             if not _before(line, above):
                 break
             lines[at] = above
-            above.place, at = at, above.place
+            above.place = at
+            at = up
         lines[at] = line
         line.place = at
 
     def _sink(self, line: Line) -> None:
         lines = self.lines
-        count = len(lines)
+        count: i64 = len(lines)
         at = line.place
-        while True:
-            below = 2 * at + 1
-            if below >= count:
-                break
-            if below + 1 < count and _before(lines[below + 1], lines[below]):
-                below += 1
+        below: i64 = 2 * at + 1
+        while below < count:
             lower = lines[below]
+            if below + 1 < count:
+                other = lines[below + 1]
+                if _before(other, lower):
+                    lower = other
+                    below += 1
             if not _before(lower, line):
                 break
             lines[at] = lower
-            lower.place, at = at, below
+            lower.place = at
+            at = below
+            below = 2 * at + 1
         lines[at] = line
         line.place = at

@@ -33,8 +33,10 @@ class Least(Dispatcher):
         best = members[0]
         least = self.cost(best)
         for member in members:
+            if not member.ready:
+                continue
             cost = self.cost(member)
-            if cost < least or (cost == least and member.turn < best.turn):
+            if cost < least or (cost == least and member.turn < best.turn) or not best.ready:
                 best = member
                 least = cost
         self._turn += 1
@@ -105,6 +107,7 @@ class LeastConnections(Least):
 
     def __init__(self) -> None:
         super().__init__()
+        self.waits = True
         self._bound: dict[str, Member] = {}
         self._count: dict[Member, int] = {}
         self._members: list[Member] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
+
+from mypy_extensions import i64
 
 from headwater.message import NEVER
 from headwater.routing.dispatcher import Member
@@ -14,20 +16,25 @@ SLOWEST: Final = 60.0  # seconds per message; nobody is believed to be slower
 LONGEST: Final = 60.0  # seconds; nobody's queue is believed to be longer, so everybody is tried again
 PUNCTUAL: Final = 1.5  # report intervals; a report that takes longer is missing
 SILENT: Final = 0.5  # messages more that are believed to wait at a member whose reports are missing: others go first
+BLOCKED: Final = 2.0 * LONGEST  # seconds; who has no room is behind all who have some
+NOWHERE: Final[i64] = -1  # the place of a line that is in no heap
 SURE_COUNT: Final = 8  # messages done between two reports, from which on their rate says more than the mean time
 
 
+@final
 class Line:
-    """The waiting line of one member, as it is modelled. `key`, `level`, `place`, `heap` are its place among others."""
+    """The waiting line of one member, as it is modelled. What stands first is its place among others."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
         self.key = 0.0
-        self.level = 0
-        self.place = 0
-        self.heap: object = None
+        self.keyed_at = -1.0  # the time for which the key is right; -1.0: it may be later by now
+        self.level: i64 = 0
+        self.place: i64 = NOWHERE
+        self.blocked = False  # it had no room when the key was made
+        self.free = True  # the heap it is in is that of the free ones
         self.gone = False  # it has left the group; what still comes of it is nothing to the others
-        self.visited = -1  # number of the choice in which it was last chosen
+        self.visited: i64 = -1  # number of the choice in which it was last chosen
 
         self.free_at = 0.0  # the member's clock: when it will have done all that was given to it
         self.bound_at = 0.0  # the same at the highest rate it is credited with, whatever it says ...
@@ -35,23 +42,32 @@ class Line:
         self.busy_since = 0.0
         self.dispatched_at = 0.0
         self.service = 0.0  # seconds per message; 0.0: nothing known yet
-        self.logarithm = 0.0  # of it, if it counts in the mean of the group; else 0.0
-        self.counts = False
+        self.counts = False  # in the mean of the group, and with what:
+        self.noted = 0.0
+        self.noted_at = -1.0
+        self.logarithm = 0.0
+        self.others = 0.0  # the mean of the others, as it was when ...
+        self.others_epoch: i64 = -1  # ... so many changes of what is noted had been seen
         self.delay = 0.0  # seconds to the member, one way
 
         self.acks_tell = True  # False: it acknowledges before it processes
         self.acknowledged_at = -1.0
         self.busy_gap = 0.0  # mean time between acknowledgements while it had something to do; 0.0: none yet
+        self.gap_before = 0.0  # the same without those that came at the same time as the last one ...
+        self.gap_weight = 0.0  # ... which are to have this weight in it ...
+        self.together = 0.0  # ... as so many ...
+        self.span = 0.0  # ... that were done in so many seconds
         self.idle_response = 0.0  # mean time until a message was acknowledged that found it idle; 0.0: none yet
         self.ack_due = NEVER
+        self.sent_at = 0.0  # the newest that is to be acknowledged
 
         self.reported_at = -1.0
         self.report_due = NEVER
         self.progress_at = 0.0
 
         self.sampled_at = -1.0
-        self.sent_count = 0
-        self.sent_count_then = 0
+        self.sent_count: i64 = 0
+        self.sent_count_then: i64 = 0
         self.sent_bytes_then = 0
         self.unsent_since = NEVER
 
@@ -68,17 +84,22 @@ class Line:
 
     def can_start_at(self, now: float) -> float:
         """When it would start to process a message that is at it by then. Grows with `now`, never falls."""
-        at = min(self.bound_at, now + self.patience)
-        if self.free_at > at:
-            at = self.free_at
+        if not self.member.ready:
+            return now + BLOCKED
+        at = self.free_at
+        if self.bound_at > at:
+            at = max(at, min(self.bound_at, now + self.patience))
+        if now > self.ack_due or now > self.report_due:
+            return max(at, self._silent_until(now))
+        return at
+
+    def _silent_until(self, now: float) -> float:
+        """What is late by so much will be late by as much again: true of anything whose end nobody can foresee."""
         if now > self.ack_due:
-            # What is late by so much will be late by as much again: true of anything whose end nobody can foresee.
             in_flight = self.member.in_flight
             behind = (in_flight - 1) * self.service if in_flight > 1 else 0.0
-            at = max(at, min(now + (now - self.ack_due) + behind, now + LONGEST))
-        elif now > self.report_due:
-            at = max(at, now + min(now - self.report_due, SILENT * self.service))
-        return at
+            return min(now + (now - self.ack_due) + behind, now + LONGEST)
+        return now + min(now - self.report_due, SILENT * self.service)
 
     def dispatched(self, now: float, service: float, typical: float) -> None:
         """A message is on its way to it, and will take it that long, and others a `typical` time."""
@@ -90,15 +111,17 @@ class Line:
             self.free_at = arrives
             self.busy_since = now
         self.free_at = min(self.free_at + service, now + LONGEST)
-        self.bound_at = max(self.bound_at, now) + typical / FACTOR
+        self.bound_at = max(self.bound_at, now) + typical * (1.0 / FACTOR)
         self.patience = typical * FACTOR
 
     def sent(self, qos: int, now: float) -> None:
         """It was sent. If nothing is known of its time per message, it is late from the beginning: it gets no second
         message before the first is done, as long as there are others to choose."""
         self.sent_count += 1
-        if qos and self.acks_tell and self.member.in_flight == 1:
-            self.ack_due = now + 2.0 * self.delay + self.service
+        if qos:
+            self.sent_at = now
+            if self.ack_due == NEVER and self.acks_tell and self.member.in_flight == 1:
+                self.ack_due = now + 2.0 * self.delay + self.service
 
     # ---- acknowledgements ------------------------------------------------------------------------------------
 
@@ -108,27 +131,40 @@ class Line:
         self.acknowledged_at = now
         if not self.acks_tell:
             return service
-        if self.reported_at < 0.0:
+        if self.member.waiting < 0:
             service = self._learn(sent_at, before, service, now)
-        since = self.member.in_flight_since
-        if not since:
-            self.free_at = now - self.delay
+        member = self.member
+        in_flight = member.in_flight
+        delay = self.delay
+        if in_flight == 0:
+            self.free_at = now - delay
             self.ack_due = NEVER
             return service
-        head = max(now - self.delay, since[0] + self.delay) + service
-        self.ack_due = head + self.delay
-        last = since[len(since) - 1] + self.delay + service
-        self.free_at = max(head + (len(since) - 1) * service, last)
+        head = now - delay
+        if delay > 0.0:
+            head = max(head, member.in_flight_since[0] + delay)  # it is done only after it has come there
+        self.ack_due = head + service + delay
+        self.free_at = max(head + in_flight * service, self.sent_at + delay + service)
         return service
 
     def _learn(self, sent_at: float, before: float, service: float, now: float) -> float:
+        """Acknowledgements that come at the same time, because the client or the broker deals with many at once, are
+        one measurement: so many were done since the one before."""
+        if now == before:
+            if self.together > 0.0:
+                self.together += 1.0
+                self.gap_weight += (1.0 - self.gap_weight) * GAIN
+                service = self._mean_gap()
+            return min(max(service, QUICKEST), SLOWEST)
         response = now - sent_at
+        self.together = 0.0
         if sent_at >= before:  # nothing was in flight: it went there, was processed, and the answer came back
             self.idle_response = _mean(self.idle_response, response)
             service = self.idle_response - 2.0 * self.delay
+            self._begin(response - 2.0 * self.delay)
         elif sent_at <= before - 2.0 * self.delay:  # it was there when its predecessor was done: the ways cancel out
-            self.busy_gap = _mean(self.busy_gap, now - before)
-            service = self.busy_gap
+            self._begin(now - before)
+            service = self._mean_gap()
             if self.idle_response > 0.0:
                 wish = max(0.0, self.idle_response - self.busy_gap) / 2.0
                 self.delay += (wish - self.delay) * GAIN
@@ -138,6 +174,18 @@ class Line:
         else:
             self.delay = min(self.delay, max(0.0, response - service) / 2.0)
         return service
+
+    def _begin(self, span: float) -> None:
+        self.span = span
+        self.together = 1.0
+        self.gap_before = self.busy_gap
+        self.gap_weight = GAIN
+
+    def _mean_gap(self) -> float:
+        gap = self.span / self.together
+        before = self.gap_before
+        self.busy_gap = before + (gap - before) * self.gap_weight if before > 0.0 else gap
+        return self.busy_gap
 
     # ---- reports ---------------------------------------------------------------------------------------------
 
@@ -149,7 +197,7 @@ class Line:
         if waiting > member.in_flight > 0:
             self.acks_tell = False  # there are messages that wait and are acknowledged already
             self.ack_due = NEVER
-        first = self.reported_at < 0.0
+        first = member.waiting < 0  # of this connection
         elapsed = 0.0 if first else now - self.reported_at
         done = 0 if first else member.sent_since_report + member.waiting - waiting
         unseen = 0.0
@@ -191,6 +239,8 @@ class Line:
     def sampled(self, unsent: int, service: float, now: float) -> float:
         """The time per message to be believed from now on. Bytes that wait are messages that it does not take."""
         member = self.member
+        if member.way > 0.0:
+            self.delay = member.way
         elapsed = now - self.sampled_at if self.sampled_at >= 0.0 else 0.0
         count = self.sent_count - self.sent_count_then
         taken = member.sent_bytes - self.sent_bytes_then - (unsent - member.unsent_bytes)
@@ -198,7 +248,7 @@ class Line:
         self.sent_count_then = self.sent_count
         self.sent_bytes_then = member.sent_bytes
         size = member.sent_bytes / self.sent_count if self.sent_count and member.sent_bytes else 1.0
-        silent = self.acknowledged_at < 0.0 and self.reported_at < 0.0
+        silent = self.acknowledged_at < 0.0 and member.waiting < 0
         if unsent == 0:
             self.unsent_since = NEVER
             if silent and self.service > 0.0 and count > 0 and elapsed > 0.0:

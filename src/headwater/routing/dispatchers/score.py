@@ -60,13 +60,17 @@ class Score(Dispatcher):
             mean = state.mean if state.mean > 0.0 else average
             late = (state.pending + state.sent) * mean - (now - state.reported_at)
             score = (now - state.sent_at) - max(late, 0.0)
-            if score > best:
+            if score > best and member.ready:
                 best = score
                 chosen = member
         state = cast(_State, chosen.model)
         state.sent += 1
         state.sent_at = now
         return chosen
+
+    def beliefs(self, member: Member, now: float) -> dict[str, float]:
+        mean = cast(_State, member.model).mean
+        return {"seconds_per_message": mean} if mean > 0.0 else {}
 
     def _average(self, members: list[Member]) -> float:
         total = 0.0

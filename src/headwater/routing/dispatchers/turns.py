@@ -33,10 +33,13 @@ class RoundRobin(Dispatcher):
             self._ring = sorted(members, key=_turn_of)
             self._next = 0
         ring = self._ring
-        member = ring[self._next]
-        self._next += 1
-        if self._next == len(ring):
-            self._next = 0
+        while True:
+            member = ring[self._next]
+            self._next += 1
+            if self._next == len(ring):
+                self._next = 0
+            if member.ready:
+                break
         self._turn += 1
         member.turn = self._turn
         return member
@@ -58,11 +61,12 @@ class WeightedRoundRobin(Dispatcher):
         best = members[0]
         total = 0
         for member in members:
-            weight = max(1, member.weight)
-            total += weight
-            member.turn += weight
-            if member.turn > best.turn:
-                best = member
+            if member.ready:
+                weight = max(1, member.weight)
+                total += weight
+                member.turn += weight
+                if member.turn > best.turn or not best.ready:
+                    best = member
         best.turn -= total
         return best
 
@@ -74,7 +78,11 @@ class Random(Dispatcher):
         self._random = random.Random(seed)
 
     def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
-        return members[int(self._random.random() * len(members))]
+        member = members[int(self._random.random() * len(members))]
+        if not member.ready:
+            ready = [other for other in members if other.ready]
+            member = ready[int(self._random.random() * len(ready))]
+        return member
 
 
 class Sticky(Dispatcher):
@@ -84,6 +92,7 @@ class Sticky(Dispatcher):
     """
 
     def __init__(self, seed: int | None = None) -> None:
+        self.waits = True
         self._random = random.Random(seed)
         self._members: list[Member] = []
         self._favourite: Member | None = None

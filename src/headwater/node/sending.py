@@ -1,0 +1,143 @@
+"""Packets that are bytes already, to one channel or to one member of a shared group: the last step of the hot path.
+
+Whoever cannot be sent the bytes as they are, now (something waits for it already, its window is full, it has an
+identifier or an alias or a smaller packet size, speaks the other version), gets its message by the ordinary way.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from headwater.message import Message
+from headwater.node.channel import Channel
+from headwater.node.turn import Turn
+from headwater.routing.dispatcher import Member
+from headwater.routing.shared import Group
+from headwater.session.outbound import Flight
+from headwater.session.session import Session
+from headwater.session.translate import message_of
+from headwater.wire.decode import FROM_CLIENT, decode
+from headwater.wire.packets import Publish
+
+PACKET_ID: Final[list[bytes]] = [i.to_bytes(2, "big") for i in range(65536)]
+ANY_ID: Final = b"\x00\x01"
+
+
+def header(first_byte: int, remaining: int) -> bytes:
+    if remaining < 0x80:
+        return bytes((first_byte, remaining))
+    if remaining < 0x4000:
+        return bytes((first_byte, remaining & 0x7F | 0x80, remaining >> 7))
+    if remaining < 0x200000:
+        return bytes((first_byte, remaining & 0x7F | 0x80, remaining >> 7 & 0x7F | 0x80, remaining >> 14))
+    return bytes(
+        (
+            first_byte,
+            remaining & 0x7F | 0x80,
+            remaining >> 7 & 0x7F | 0x80,
+            remaining >> 14 & 0x7F | 0x80,
+            remaining >> 21,
+        )
+    )
+
+
+def plain_channel(member: Member) -> Channel | None:
+    """The channel of a member that can be sent packets as they are, now."""
+    if member.subscription.identifier:
+        return None
+    channel = cast("Channel | None", cast(Session, member.key).connection)
+    if channel is None or channel.held or channel.alias_limit_out or channel.max_packet_out:
+        return None
+    return channel
+
+
+class Sending(Turn):
+    def send0(self, member: Channel, packet: bytes, version: int) -> None:
+        """A QoS 0 packet."""
+        if member.held:
+            self._hold(member, packet, version)
+            return
+        member.out.append(packet)
+        self.stats.publish_sent += 1
+        self.stats.sent += 1
+        if not member.dirty:
+            member.dirty = True
+            self.dirty.append(member)
+
+    def send1(self, member: Channel, head: bytes, tail: bytes, version: int, group: Group | None = None) -> None:
+        """A QoS 1 packet: `head`, a packet id of this session, `tail`; perhaps as chosen by a group."""
+        session = member.session
+        assert session is not None
+        outbound = session.outbound
+        budget = self.budget
+        size = len(head) + 2 + len(tail)
+        flight = Flight(1, None, head, tail, version, size)
+        flight.group = group
+        if member.held or outbound.quota <= 0 or budget.used >= budget.limit:
+            self.delivering.offer(session, session.flight_delivery(flight))
+            return
+        flights = outbound.flights
+        packet_id = outbound.next_id
+        while packet_id in flights:
+            packet_id = packet_id + 1 if packet_id < 65535 else 1
+        outbound.next_id = packet_id + 1 if packet_id < 65535 else 1
+        outbound.quota -= 1
+        budget.used += size
+        flights[packet_id] = flight
+        out = member.out
+        out.append(head)
+        out.append(PACKET_ID[packet_id])
+        out.append(tail)
+        self.stats.publish_sent += 1
+        self.stats.sent += 1
+        if not member.dirty:
+            member.dirty = True
+            self.dirty.append(member)
+
+    def share0(
+        self, groups: list[Group], topic: str, publisher: str, run: bytes, size: int, load: int, version: int
+    ) -> None:
+        """QoS 0 packets of one `size`, `load` bytes of it payload, in a `run`, each to one member of each group."""
+        if self.open:
+            self.settle_all()
+        sharing = self.sharing
+        for start in range(0, len(run), size):
+            packet = run[start : start + size]
+            for group in groups:
+                member = sharing.choose(group, topic, publisher)
+                channel = None if member is None else plain_channel(member)
+                if member is None or channel is None or channel.version != version:
+                    sharing.give(group, member, message_of_packet(packet, version, FROM_CLIENT, publisher, self.now))
+                else:
+                    group.sent(member, load, 0, self.now)
+                    self.send0(channel, packet, version)
+
+    def share1(
+        self, groups: list[Group], topic: str, publisher: str, head: bytes, tail: bytes, load: int, version: int
+    ) -> None:
+        """A QoS 1 packet, `load` bytes of it payload, to one member of each group."""
+        sharing = self.sharing
+        for group in groups:
+            member = sharing.choose(group, topic, publisher)
+            channel = None if member is None else plain_channel(member)
+            if member is None or channel is None or channel.version != version or not self._may_fly(member):
+                message = message_of_packet(head + ANY_ID + tail, version, FROM_CLIENT, publisher, self.now)
+                sharing.give(group, member, message)
+            else:
+                group.sent(member, load, 1, self.now)
+                self.send1(channel, head, tail, version, group)
+
+    def _may_fly(self, member: Member) -> bool:
+        """Whether a message of QoS 1 can be sent to the member as such."""
+        quota = cast(Session, member.key).outbound.quota
+        return quota > 0 and member.subscription.qos > 0 and self.budget.used < self.budget.limit
+
+
+def message_of_packet(packet: bytes, version: int, sender: int, publisher: str, now: float) -> Message:
+    """The message in a whole PUBLISH of a client or of ourselves (`sender`)."""
+    start = 2
+    while packet[start - 1] & 0x80:
+        start += 1
+    publish = decode(packet[0], packet[start:], version, sender)
+    assert isinstance(publish, Publish)
+    return message_of(publish, publisher, now)
