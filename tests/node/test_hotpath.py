@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.node.config import Config
+from headwater.routing.shared import DISPATCHERS
 from headwater.wire import encode
 from headwater.wire.packets import (
     Connect,
@@ -28,14 +29,24 @@ CLIENTS = 4
 TOPICS = ["a", "a/b", "a/c", "b", "b/c/d", "$x/a"]
 FILTERS = ["a", "a/b", "a/+", "a/#", "#", "+", "b/c/d", "b/#", "$x/#", "$share/g/a/#", "$share/h/#"]
 
+SHARED_FILTERS = ["$share/g/a/#", "$share/g/a/#", "$share/h/#", "a/+"]
+SURE_DISPATCHERS = sorted(DISPATCHERS.keys() - {"random", "sticky", "capacity"})  # no chance in them
+
 Step = Callable[["Run"], None]
 
 
 class Run:
     """One broker with its clients, driven by steps."""
 
-    def __init__(self, hot: bool) -> None:
-        config = Config(sys_interval=0, max_inflight=3, max_queued_messages=5, outbound_buffer=4096, receive_maximum=2)
+    def __init__(self, hot: bool, dispatcher: str) -> None:
+        config = Config(
+            sys_interval=0,
+            max_inflight=3,
+            max_queued_messages=5,
+            outbound_buffer=4096,
+            receive_maximum=2,
+            shared_dispatcher=dispatcher,
+        )
         self.broker = MemoryBroker(config, hot=hot)
         self.clients: list[Client | None] = [None] * CLIENTS
         self.log: list[bytes] = [b""] * CLIENTS
@@ -182,40 +193,51 @@ def subscription(filter: str, qos: int, no_local: bool, published: bool, identif
 
 
 numbers = st.integers(0, CLIENTS - 1)
+joining = [sending(number, [subscription("$share/g/a/#", 1 + number % 2, False, False, 0)]) for number in range(3)]
 arrivals = st.one_of(
     st.builds(sending, numbers, publishes()),
     st.builds(acknowledging, numbers, st.integers(1, 10)),
     st.builds(leaving, numbers),
 )
-steps = st.one_of(
-    st.builds(
-        connecting, numbers, st.sampled_from([4, 5]), st.booleans(), st.integers(1, 4), st.sampled_from([0, 0, 0, 1, 2])
-    ),
-    st.builds(leaving, numbers),
-    st.builds(
-        lambda number, make: sending(number, [make]),
-        numbers,
+
+
+def steps_with(filters: list[str]) -> st.SearchStrategy[Step]:
+    return st.one_of(
         st.builds(
-            subscription,
-            st.sampled_from(FILTERS),
-            st.integers(0, 2),
-            st.sampled_from([False, False, True]),
+            connecting,
+            numbers,
+            st.sampled_from([4, 5]),
             st.booleans(),
-            st.sampled_from([0, 0, 0, 7]),
+            st.integers(1, 4),
+            st.sampled_from([0, 0, 0, 1, 2]),
         ),
-    ),
-    st.builds(
-        lambda number, filter: sending(number, [lambda version: Unsubscribe(1, [filter])]),
-        numbers,
-        st.sampled_from(FILTERS),
-    ),
-    st.builds(sending, numbers, publishes()),
-    st.builds(sending, numbers, publishes()),
-    st.builds(sending, numbers, publishes()),
-    st.builds(acknowledging, numbers, st.integers(1, 10)),
-    st.builds(at_once, st.lists(arrivals, min_size=2, max_size=5)),
-    st.builds(blocking, numbers, st.sampled_from([0, 1, 100, 1 << 60])),
-)
+        st.builds(leaving, numbers),
+        st.builds(
+            lambda number, make: sending(number, [make]),
+            numbers,
+            st.builds(
+                subscription,
+                st.sampled_from(filters),
+                st.integers(0, 2),
+                st.sampled_from([False, False, True]),
+                st.booleans(),
+                st.sampled_from([0, 0, 0, 7]),
+            ),
+        ),
+        st.builds(
+            lambda number, filter: sending(number, [lambda version: Unsubscribe(1, [filter])]),
+            numbers,
+            st.sampled_from(filters),
+        ),
+        st.builds(sending, numbers, publishes()),
+        st.builds(sending, numbers, publishes()),
+        st.builds(sending, numbers, publishes()),
+        st.builds(acknowledging, numbers, st.integers(1, 10)),
+        st.builds(at_once, st.lists(arrivals, min_size=2, max_size=5)),
+        st.builds(blocking, numbers, st.sampled_from([0, 1, 100, 1 << 60])),
+    )
+
+
 beginnings = st.tuples(
     *(
         st.builds(
@@ -231,13 +253,24 @@ beginnings = st.tuples(
 )
 
 
-@settings(max_examples=500, deadline=None)
-@given(beginnings, st.lists(steps, min_size=5, max_size=60))
+@settings(max_examples=400, deadline=None)
+@given(beginnings, st.lists(steps_with(FILTERS), min_size=5, max_size=60))
 def test_same_bytes_with_and_without(beginning: tuple[Step, ...], rest: list[Step]) -> None:
-    runs = [Run(hot=True), Run(hot=False)]
-    for step in [*beginning, *rest]:
+    compare("round_robin", [*beginning, *rest])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(SURE_DISPATCHERS), beginnings, st.lists(steps_with(SHARED_FILTERS), min_size=5, max_size=60))
+def test_same_bytes_to_shared_groups(dispatcher: str, beginning: tuple[Step, ...], rest: list[Step]) -> None:
+    compare(dispatcher, [*beginning, *joining, *rest])
+
+
+def compare(dispatcher: str, steps: list[Step]) -> None:
+    runs = [Run(True, dispatcher), Run(False, dispatcher)]
+    for step in steps:
         for run in runs:
             step(run)
+            run.broker.later(0.001)
     hot, ordinary = runs
     assert hot.results() == ordinary.results()
     for run in runs:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel, Deliver
+from headwater.node.sending import HEADERS
 from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient
 from headwater.routing.shared import Group
@@ -110,7 +111,7 @@ class Delivering(Deliver):
         """Tell a group's dispatcher what its choice has come to: from now on the message is the member's."""
         member = _member(session, delivery.group)
         if member is not None:
-            size = len(delivery.message.payload)
+            size = len(delivery.message.payload) + len(delivery.message.topic) + HEADERS
             cast(Group, delivery.group).sent(member, size, delivery.qos, self.server.hot.now)
 
     def ended(self, session: Session, flight: Flight) -> None:

@@ -47,7 +47,7 @@ class Sampling(Watcher):
         self.timer: Timer | None = None
 
     def watch(self, group: Group, member: Member) -> None:
-        member.to_watch = False
+        member.watched = True
         self.watched.append((group, member))
         if self.timer is None:
             self._again()
@@ -64,7 +64,7 @@ class Sampling(Watcher):
             if self._sample(group, member, now):
                 self.watched.append((group, member))
             else:
-                member.to_watch = group.dispatcher.wants_samples
+                member.watched = False
         if self.watched:
             self._again()
 

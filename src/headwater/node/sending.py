@@ -20,6 +20,8 @@ from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import Publish
 
 PACKET_ID: Final[list[bytes]] = [i.to_bytes(2, "big") for i in range(65536)]
+HEADERS: Final = 4
+"""Bytes of a PUBLISH beside topic and payload, about: dispatchers are told sizes that do not depend on versions."""
 ANY_ID: Final = b"\x00\x01"
 
 
@@ -64,8 +66,16 @@ class Sending(Turn):
             member.dirty = True
             self.dirty.append(member)
 
-    def send1(self, member: Channel, head: bytes, tail: bytes, version: int, group: Group | None = None) -> None:
-        """A QoS 1 packet: `head`, a packet id of this session, `tail`; perhaps as chosen by a group."""
+    def send1(
+        self,
+        member: Channel,
+        head: bytes,
+        tail: bytes,
+        version: int,
+        group: Group | None = None,
+        publisher: str = "",
+    ) -> None:
+        """A QoS 1 packet: `head`, a packet id of this session, `tail`; of a group that may have to choose again."""
         session = member.session
         assert session is not None
         outbound = session.outbound
@@ -73,6 +83,7 @@ class Sending(Turn):
         size = len(head) + 2 + len(tail)
         flight = Flight(1, None, head, tail, version, size)
         flight.group = group
+        flight.publisher = publisher
         if member.held or outbound.quota <= 0 or budget.used >= budget.limit:
             self.delivering.offer(session, session.flight_delivery(flight))
             return
@@ -109,7 +120,7 @@ class Sending(Turn):
                 if member is None or channel is None or channel.version != version:
                     sharing.give(group, member, message_of_packet(packet, version, FROM_CLIENT, publisher, self.now))
                 else:
-                    group.sent(member, load, 0, self.now)
+                    group.sent(member, load + len(topic) + HEADERS, 0, self.now)
                     self.send0(channel, packet, version)
 
     def share1(
@@ -124,8 +135,8 @@ class Sending(Turn):
                 message = message_of_packet(head + ANY_ID + tail, version, FROM_CLIENT, publisher, self.now)
                 sharing.give(group, member, message)
             else:
-                group.sent(member, load, 1, self.now)
-                self.send1(channel, head, tail, version, group)
+                group.sent(member, load + len(topic) + HEADERS, 1, self.now)
+                self.send1(channel, head, tail, version, group, publisher)
 
     def _may_fly(self, member: Member) -> bool:
         """Whether a message of QoS 1 can be sent to the member as such."""

@@ -27,6 +27,7 @@ from headwater.node.statistics import Statistics
 from headwater.node.stats import Stats
 from headwater.node.subscribing import Subscribing
 from headwater.node.timers import Timer, Timers
+from headwater.node.weights import Weights
 from headwater.routing.dispatcher_rules import DispatcherRules
 from headwater.routing.retained import Retained
 from headwater.routing.router import Router
@@ -84,7 +85,9 @@ class Server(Slow):
         self.plane = Plane(hot, self.timers)
         self.connecting = Connecting(self)
         self.reporting = Reporting(self)
-        self.sampling = Sampling(self)
+        self.sampling = groups.watcher = Sampling(self)
+        if config.shared_weights:
+            groups.weight_of = Weights(config.shared_weights).of
         self.delivering = hot.delivering = Delivering(self)
         self.sharing = hot.sharing = Sharing(self)
         self.publishing = Publishing(self)

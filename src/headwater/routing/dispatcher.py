@@ -33,10 +33,10 @@ class Member:
         "sent_messages",
         "sent_since_report",
         "subscription",
-        "to_watch",
         "turn",
         "unsent_bytes",
         "waiting",
+        "watched",
         "way",
         "weight",
     )
@@ -56,7 +56,7 @@ class Member:
         self.report_interval = 0.0  # seconds, the longest there may be between two reports; 0.0: not known
         self.reported_seconds = 0.0  # per message, as last reported; 0.0: not yet
         self.sent_since_report = 0
-        self.to_watch = False  # when it is sent something next, its connection has to be looked at
+        self.watched = False  # the watcher looks at its connection
         # The dispatcher's own.
         self.turn = 0
         self.model: object = None
@@ -141,5 +141,5 @@ class Watcher:
     """Who looks at the connections of members."""
 
     def watch(self, group: Group, member: Member) -> None:
-        """The member is `to_watch` and was sent something: sample it at the next tick."""
+        """The member is not `watched` and was sent something: sample it at the next tick."""
         raise NotImplementedError

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from headwater.message import Subscription
-from headwater.routing.dispatcher import Dispatcher, Member
+from headwater.routing.dispatcher import Dispatcher, Member, Watcher
 from headwater.routing.dispatchers.adaptive import Adaptive
 from headwater.routing.dispatchers.capacity import Capacity
 from headwater.routing.dispatchers.hashes import HashClient, HashTopic
@@ -63,10 +63,11 @@ def dispatcher(name: str) -> Dispatcher:
 class Group:
     """The sessions that share one filter under one name, in order of joining."""
 
-    def __init__(self, share: str, filter: str, dispatcher: Dispatcher) -> None:
+    def __init__(self, share: str, filter: str, dispatcher: Dispatcher, watcher: Watcher | None = None) -> None:
         self.share = share
         self.filter = filter
         self.dispatcher = dispatcher
+        self.watcher = watcher
         self._members: dict[object, Member] = {}
         self._eligible: list[Member] | None = None  # those online; None: to be found out at the next choice
         self._ready = 0  # of those, the ones that are ready
@@ -90,7 +91,7 @@ class Group:
     def member(self, key: object) -> Member | None:
         return self._members.get(key)
 
-    def join(self, key: object, subscription: Subscription, online: bool = True) -> Member:
+    def join(self, key: object, subscription: Subscription, online: bool = True, weight: int = 1) -> Member:
         """Add a member. One that is in the group already keeps its place and gets the new subscription."""
         member = self._members.get(key)
         if member is not None:
@@ -98,6 +99,7 @@ class Group:
             self.set_online(key, online)
             return member
         member = Member(key, subscription, online)
+        member.weight = weight
         self._members[key] = member
         self._eligible = None
         self.dispatcher.joined(member)
@@ -174,6 +176,8 @@ class Group:
         self.sent_messages += 1
         member.sent_messages += 1
         member.sent_bytes += size
+        if self.dispatcher.wants_samples and not member.watched and self.watcher is not None:
+            self.watcher.watch(self, member)
         member.sent_since_report += 1
         if qos:
             member.in_flight_since.append(now)
@@ -212,6 +216,8 @@ class Groups:
     def __init__(self, new_dispatcher: Callable[[str], Dispatcher]) -> None:
         """`new_dispatcher` makes one for the group of that name, `$share/…`."""
         self._new_dispatcher = new_dispatcher
+        self.watcher: Watcher | None = None
+        self.weight_of: Callable[[object], int] | None = None
         self._groups: dict[tuple[str, str], Group] = {}
         self._by_key: dict[object, dict[Group, None]] = {}  # a session's groups, in order of joining
         self._trie = Trie()  # in which the groups are the subscribers
@@ -234,11 +240,11 @@ class Groups:
         name = (share, subscription.filter)
         group = self._groups.get(name)
         if group is None:
-            group = Group(share, subscription.filter, self._new_dispatcher(subscription.name))
+            group = Group(share, subscription.filter, self._new_dispatcher(subscription.name), self.watcher)
             self._groups[name] = group
             self._trie.add(group.filter, group, subscription)
         is_new = group.member(key) is None
-        group.join(key, subscription, online)
+        group.join(key, subscription, online, 1 if self.weight_of is None else self.weight_of(key))
         if is_new:
             self._by_key.setdefault(key, {})[group] = None
         return is_new

@@ -37,6 +37,7 @@ class Flight:
         self.tail = tail
         self.version = version
         self.group: object = None if delivery is None else delivery.group
+        self.publisher = ""  # for the group, if it has to choose again
         self.released = False
 
 

@@ -47,6 +47,6 @@ class Session:
                 start += 1
             publish = decode(packet[0], packet[start:], flight.version, FROM_CLIENT)
             assert isinstance(publish, Publish)
-            delivery = Delivery(message_of(publish, "", 0.0), flight.qos, False, None, flight.group)
+            delivery = Delivery(message_of(publish, flight.publisher, 0.0), flight.qos, False, None, flight.group)
             flight.delivery = delivery
         return delivery
