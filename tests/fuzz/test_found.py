@@ -113,6 +113,18 @@ def test_a_shared_group_whose_members_overflow_one_after_the_other() -> None:
     check(broker.server)
 
 
+@hot_and_ordinary
+def test_what_waits_for_a_client_that_goes_in_the_same_turn_is_counted_as_dropped(hot: bool) -> None:
+    broker = MemoryBroker(Config(sys_interval=0, max_inflight=1), hot=hot)
+    reader, publisher = broker.client("reader"), broker.client("publisher")
+    subscribe(reader, "t", qos=1)
+    publisher.send(*publishes("t", 2))
+    with broker.one_turn():
+        publisher.send(Publish("t"))
+        reader.lose()
+    assert broker.server.stats.publish_dropped == 2
+
+
 def test_a_hook_that_disconnects_within_a_subscribe_leaves_no_subscription() -> None:
     broker = MemoryBroker()
     client = broker.client("c")

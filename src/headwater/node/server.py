@@ -233,6 +233,8 @@ class Server(Slow):
         """The protocol has ended: part from the session, let the client read what we sent (`linger`), then close."""
         if channel.state == CLOSING:
             return
+        if self.hot.open:
+            self.hot.settle_all()  # what came before the end is counted as sent, queued or dropped
         was_connected = channel.state != NEW
         channel.state = CLOSING
         channel.fast = False
@@ -242,7 +244,7 @@ class Server(Slow):
         if channel.fd < 0:
             return
         if self.hot.open:
-            self.hot.settle_all()
+            self.hot.settle_all()  # a will, say
         self.hot.transmit(channel)
         channel.finishing = True
         self.hot.discard_partial(channel)
