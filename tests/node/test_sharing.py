@@ -171,7 +171,7 @@ def test_the_last_member_takes_what_waits_with_it() -> None:
 
 
 def test_unacknowledged_qos_1_of_a_member_that_goes_away_is_sent_to_another() -> None:
-    """[MQTT-4.8.2-5] And not again to the one that was away."""
+    """And not again to the one that was away."""
     fleet = Fleet()
     leaves, stays = fleet.member("leaves"), fleet.member("stays")
     fleet.publish(6)
@@ -209,7 +209,7 @@ def test_when_the_session_ends_all_it_had_is_the_groups_again(expiry: int) -> No
 
 
 def test_a_qos_2_delivery_that_has_begun_stays_with_its_member() -> None:
-    """[MQTT-4.8.2-4] Released or not."""
+    """[MQTT-4.8.2-4, 4.8.2-5] Released or not."""
     fleet = Fleet()
     leaves, stays = fleet.member("leaves", 2), fleet.member("stays", 2)
     fleet.publish(4, 2)

@@ -11,9 +11,9 @@ a session's is, and whoever has room first takes it from there:
 So while something waits in a group, all its members that are there are blocked, and their channels `awaited`.
 A dispatcher that `waits`, because it keeps an order, is different: its messages wait for the member they are for.
 
-What comes back when a member goes: all that it was not sent; and, as the standard allows [MQTT-4.8.2-5], what it was
+What comes back when a member goes: all that it was not sent; and, as the standard allows (4.8.2), what it was
 sent with QoS 1 and has not acknowledged, if somebody else is there or its session ends. A QoS 2 delivery that has begun
-stays with its session [MQTT-4.8.2-4].
+stays with its session [MQTT-4.8.2-4, 4.8.2-5].
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Sharing(Share):
     # ---- to a member -------------------------------------------------------------------------------------------
 
     def choose(self, group: Group, topic: str, publisher: str) -> Member | None:
-        """The member that gets a message now [MQTT-4.8.2-4 … 4.8.2-6]; None: nobody has room."""
+        """The member that gets a message now; None: nobody has room."""
         now = self.server.hot.now
         while True:
             member = group.choose_online(topic, publisher, now)
