@@ -97,6 +97,85 @@ def test_fault_is_found(load: LoadGenerator, fault: Fault, found: dict[str, floa
     assert violations(result) == found
 
 
+GROUP = "--share workers --publishers 2 --subscribers 3 --topics 1 --window 10"
+
+
+@pytest.mark.parametrize("mqtt", [4, 5])
+def test_group_gets_each_message_once(load: LoadGenerator, mqtt: int) -> None:
+    broker = FakeBroker()
+    result = run(load, broker, f"{GROUP} --mqtt {mqtt}")
+    assert violations(result) == {}
+    assert set(broker.filters) == {b"$share/workers/bench/topic/00000"}
+    assert result["delivered"] == result["published"] == len(broker.published) > 100
+    assert result["least"] <= result["most"] <= result["least"] + 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        (SwapOnce(), {"disorder": 1}),
+        (drop_once, {"lost": 1}),
+        (repeat_once, {"disorder": 1, "repeated": 1}),
+        (shorten_once, {"corrupt": 1}),
+    ],
+    ids=["swapped", "dropped", "repeated", "shortened"],
+)
+def test_fault_in_a_group_is_found(load: LoadGenerator, fault: Fault, found: dict[str, float]) -> None:
+    options = "--share workers --publishers 1 --subscribers 1 --topics 1 --window 10"
+    assert violations(run(load, FakeBroker(fault), options)) == found
+
+
+def test_message_for_two_members_is_found(load: LoadGenerator) -> None:
+    result = run(load, FakeBroker(everybody_gets_all=True), GROUP)
+    assert result["lost"] == 0
+    assert result["published"] < result["repeated"] <= 2 * result["published"]
+
+
+def test_group_of_another_topic_is_found(load: LoadGenerator) -> None:
+    options = "--share workers --publishers 2 --subscribers 2 --topics 2 --window 10"
+    assert violations(run(load, FakeBroker(), options)) == {}
+    assert run(load, FakeBroker(everybody_gets_all=True), options)["misrouted"] > 0
+
+
+def test_publisher_in_lock_waits_for_its_own_message_only(load: LoadGenerator) -> None:
+    """A lost message stops its publisher and not the other one."""
+    options = "--share workers --publishers 2 --subscribers 1 --topics 1 --window 1 --burst 1"
+    result = run(load, FakeBroker(drop_once), options)
+    assert violations(result) == {"lost": 1}
+    assert result["published"] > 100
+
+
+def test_repeated_message_does_not_open_the_window(load: LoadGenerator) -> None:
+    def repeat_then_drop(number: int, packet: bytes) -> list[bytes]:
+        return {20: [packet, packet], 21: []}.get(number, [packet])
+
+    options = "--share workers --publishers 1 --subscribers 1 --topics 1 --window 1 --burst 1"
+    result = run(load, FakeBroker(repeat_then_drop), options)
+    assert violations(result) == {"lost": 1, "disorder": 1, "repeated": 1}
+    assert result["published"] == 22
+
+
+def test_clients_are_spread_over_brokers(load: LoadGenerator) -> None:
+    async def scenario(first: FakeBroker, second: FakeBroker) -> Result:
+        async with first, second:
+            words = f"--publishers 4 --subscribers 2 --topics 2 --window 10 {BRIEFLY}".split()
+            return await asyncio.to_thread(load.run, "traffic", [first.port, second.port], words, limit=30)
+
+    brokers = FakeBroker(), FakeBroker()
+    result = asyncio.run(scenario(*brokers))
+    assert violations(result) == {}
+    assert [broker.connections for broker in brokers] == [3, 3]
+    assert [set(broker.published) for broker in brokers] == [{b"bench/topic/00000"}, {b"bench/topic/00001"}]
+    assert result["delivered"] == sum(len(broker.published) for broker in brokers)
+
+
+def test_latency_is_measured_at_full_speed_if_wanted(load: LoadGenerator) -> None:
+    assert run(load, FakeBroker(), PAIRS)["mean"] == 0
+    result = run(load, FakeBroker(), f"{PAIRS} --latency")
+    assert 0 < result["p50"] <= result["p99"]
+    assert 0 < result["mean"] <= result["p99"]
+
+
 def test_swap_across_topics_of_one_publisher_is_found(load: LoadGenerator) -> None:
     options = "--publishers 1 --subscribers 1 --topics 1 --window 10 --topic-cycle 7"
     broker = FakeBroker(SwapOnce())
