@@ -1,4 +1,4 @@
-"""A tiny broker that makes mistakes on purpose: QoS 0, exact topics, one event loop."""
+"""A tiny broker that makes mistakes on purpose: QoS 0, exact topics, shared groups, one event loop."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def faithful(number: int, packet: bytes) -> list[bytes]:
 class FakeBroker:
     """`async with FakeBroker(fault) as broker`: listens on `broker.port`.
 
-    `everybody_gets_all` ignores topics; `granted` is the reason code of every SUBACK; `piece` cuts what is sent
-    into pieces of so many bytes, each flushed before the next.
+    Members of a shared group get messages in turn. `everybody_gets_all` ignores topics and groups; `granted` is the
+    reason code of every SUBACK; `piece` cuts what is sent into pieces of so many bytes, each flushed before the next.
     """
 
     def __init__(
@@ -30,7 +30,8 @@ class FakeBroker:
         self.connections = 0
         self.published: list[bytes] = []  # topics
         self.filters: list[bytes] = []
-        self._subscribers: list[tuple[bytes, asyncio.StreamWriter]] = []
+        self._subscribers: list[tuple[bytes, asyncio.StreamWriter]] = []  # a shared filter without its group
+        self._shared: set[bytes] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> FakeBroker:
@@ -39,9 +40,12 @@ class FakeBroker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        # Python 3.11 leaks a connection whose server is closed while it is being accepted: first let all of them end.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for writer in self._writers:
+                writer.transport.abort()
+            await asyncio.wait(others)
         self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
         await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -73,6 +77,9 @@ class FakeBroker:
             length = int.from_bytes(body[position : position + 2], "big")
             topic = body[position + 2 : position + 2 + length]
             self.filters.append(topic)
+            if topic.startswith(b"$share/"):
+                topic = topic.split(b"/", 2)[2]
+                self._shared.add(topic)
             self._subscribers.append((topic, writer))
             position += 3 + length
             count += 1
@@ -83,12 +90,14 @@ class FakeBroker:
         topic = body[2 : 2 + int.from_bytes(body[:2], "big")]
         outgoing = b"".join(self.fault(len(self.published), packet))
         self.published.append(topic)
-        for wanted, subscriber in self._subscribers:
-            if wanted == topic or self.everybody_gets_all:
-                for start in range(0, len(outgoing), self.piece):
-                    subscriber.write(outgoing[start : start + self.piece])
-                    if self.piece < len(outgoing):
-                        await asyncio.sleep(0)  # let the piece leave alone
+        wanting = [writer for wanted, writer in self._subscribers if wanted == topic or self.everybody_gets_all]
+        if topic in self._shared and not self.everybody_gets_all:
+            wanting = [wanting[len(self.published) % len(wanting)]]
+        for subscriber in wanting:
+            for start in range(0, len(outgoing), self.piece):
+                subscriber.write(outgoing[start : start + self.piece])
+                if self.piece < len(outgoing):
+                    await asyncio.sleep(0)  # let the piece leave alone
 
 
 async def _read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import resource
 import shlex
 import shutil
@@ -59,6 +60,17 @@ def command_from(template: str) -> Command:
     return command
 
 
+def headwater_command(template: str, dispatcher: str) -> Command:
+    """A command line with `{port}` and `{config}`, the file of settings that names the shared dispatcher."""
+
+    def command(port: int, folder: Path) -> list[str]:
+        config = folder / f"headwater-{port}.toml"
+        config.write_text(f'shared_dispatcher = "{dispatcher}"\n')
+        return shlex.split(template.format(port=port, config=shlex.quote(str(config))))
+
+    return command
+
+
 class RunningBroker:
     """A started broker. `seconds_to_listen` is the time from the start until it accepted a connection."""
 
@@ -102,6 +114,11 @@ class RunningBroker:
         """Resident memory of all its processes."""
         pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids())
         return pages * resource.getpagesize()
+
+    def peak_bytes(self) -> int:
+        """The most memory its processes have had resident since they started, each by itself."""
+        peaks = [re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text()) for pid in self.pids()]
+        return sum(int(peak.group(1)) for peak in peaks if peak) * 1024
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after five seconds."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 SOURCE: Final = Path(__file__).with_name("loadgen.c")
-VIOLATIONS: Final = ("lost", "gaps", "disorder", "misrouted", "corrupt")
+VIOLATIONS: Final = ("lost", "gaps", "disorder", "misrouted", "corrupt", "repeated")
 """Counters of the load generator that must all be zero."""
 
 _FOUND_VIOLATIONS: Final = 3  # exit status of loadgen
@@ -29,9 +29,13 @@ class LoadGenerator:
     def __init__(self, program: Path) -> None:
         self.program = program
 
-    def run(self, mode: str, port: int, options: Sequence[str], *, limit: float) -> Result:
-        """Run to the end and return what it measured. Violations of order are in the result, not an error."""
-        words = [str(self.program), mode, "--port", str(port), *options]
+    def run(self, mode: str, port: int | Sequence[int], options: Sequence[str], *, limit: float) -> Result:
+        """Run to the end and return what it measured. Violations of order are in the result, not an error.
+
+        With several ports, the clients of `traffic` are spread over the brokers in turn.
+        """
+        ports = [port] if isinstance(port, int) else port
+        words = [str(self.program), mode, "--port", ",".join(map(str, ports)), *options]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=limit, check=False)
         except subprocess.TimeoutExpired:

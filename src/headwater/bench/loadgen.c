@@ -9,6 +9,10 @@
  * A publisher may have `window` messages under way: sent, but not yet at all subscribers (for QoS 1 and 2 also not
  * yet acknowledged). Small windows give one packet per wake-up of the broker, large ones give batches. With
  * `--rate` the window does not count and messages leave one by one at fixed times.
+ * With `--share NAME` the subscribers of a group are members of one shared group: every message comes to exactly one
+ * of them, a member never sees a publisher go back, and each publisher has a window of its own.
+ * `--port` may be a list: client number i of each kind goes to broker i mod brokers. With as many topics as brokers,
+ * the brokers need not know of each other.
  * The generator must be much cheaper than the brokers: a publisher's packets all have the same length and lie ready
  * in memory, and only stamp, packet id and topic number are patched before a batch is sent. What comes back is
  * parsed packet by packet, and each payload's stamp is checked for order and loss (loadgen_stats.h).
@@ -17,6 +21,7 @@
  */
 #define _GNU_SOURCE
 #include <getopt.h>
+#include <limits.h>
 
 #include "loadgen_clients.h"
 
@@ -34,9 +39,12 @@ static struct sample take_sample(u64 t) {
 
 static long expected_deliveries(void) {
     long count = 0;
-    for (int i = 0; i < group_count; i++) count += groups[i].sent * groups[i].subscribers;
+    for (int i = 0; i < group_count; i++) count += groups[i].sent * groups[i].copies;
     return count;
 }
+
+/* Deliveries that count: in a shared group a message that comes again does not make up for one that is missing. */
+static long arrived(void) { return total_delivered - violations.repeated; }
 
 static void poll_once(int epoll, int timeout_ms) {
     struct epoll_event events[256];
@@ -68,7 +76,7 @@ static void publish_until(int epoll, u64 end) {
 static void drain(int epoll) {
     u64 start = now_ns(), progress = start, t = start;
     long delivered = total_delivered, expected = expected_deliveries();
-    while (total_delivered < expected && t - progress < (u64)(opt.drain * 1e9) && t - start < 15000000000u) {
+    while (arrived() < expected && t - progress < (u64)(opt.drain * 1e9) && t - start < 15000000000u) {
         flush_all();
         poll_once(epoll, 1);
         t = now_ns();
@@ -81,16 +89,26 @@ static void drain(int epoll) {
 static int report(const struct sample *a, const struct sample *b) {
     double seconds = (double)(b->time - a->time) * 1e-9, cpu = b->broker_cpu - a->broker_cpu;
     double own = b->own_cpu - a->own_cpu;
-    long delivered = b->delivered - a->delivered, lost = expected_deliveries() - total_delivered;
+    long delivered = b->delivered - a->delivered;
+    long lost = expected_deliveries() - arrived(), least = LONG_MAX, most = 0;
+    for (int i = 0; i < opt.subscribers; i++) {
+        if (subscribers[i].delivered < least) least = subscribers[i].delivered;
+        if (subscribers[i].delivered > most) most = subscribers[i].delivered;
+    }
     double per_message = 1e6 / (double)(delivered ? delivered : 1);
     printf("{\"rate\": %.0f, \"in_rate\": %.0f, \"us\": %.4f, \"broker_cpu\": %.3f, \"loadgen_cpu\": %.3f, "
-           "\"loadgen_us\": %.4f, \"p50\": %d, \"p99\": %d, \"messages_per_read\": %.1f, \"delivered\": %ld, "
-           "\"lost\": %ld, \"gaps\": %ld, \"disorder\": %ld, \"misrouted\": %ld, \"corrupt\": %ld}\n",
+           "\"loadgen_us\": %.4f, \"mean\": %.1f, \"p50\": %d, \"p99\": %d, \"messages_per_read\": %.1f, \"delivered\": %ld, "
+           "\"published\": %ld, \"least\": %ld, \"most\": %ld, \"lost\": %ld, \"gaps\": %ld, \"disorder\": %ld, "
+           "\"misrouted\": %ld, \"corrupt\": %ld, \"repeated\": %ld}\n",
            (double)delivered / seconds, (double)(b->sent - a->sent) / seconds, cpu * per_message, cpu / seconds,
-           own / seconds, own * per_message, percentile(&latency, 0.5), percentile(&latency, 0.99),
-           (double)delivered / (double)(b->receive_calls - a->receive_calls + 1), total_delivered, lost,
-           violations.gaps, violations.disorder, violations.misrouted, violations.corrupt);
-    return lost || violations.gaps || violations.disorder || violations.misrouted || violations.corrupt ? 3 : 0;
+           own / seconds, own * per_message, mean_latency(&latency), percentile(&latency, 0.5), percentile(&latency, 0.99),
+           (double)delivered / (double)(b->receive_calls - a->receive_calls + 1), total_delivered, total_sent, least,
+           most, lost, violations.gaps, violations.disorder, violations.misrouted, violations.corrupt,
+           violations.repeated);
+    return lost || violations.gaps || violations.disorder || violations.misrouted || violations.corrupt ||
+                   violations.repeated
+               ? 3
+               : 0;
 }
 
 static int traffic(void) {
@@ -104,7 +122,7 @@ static int traffic(void) {
     u64 begin = now_ns() + (u64)(opt.warmup * 1e9);
     publish_until(epoll, begin);
     struct sample before = take_sample(now_ns());
-    measuring_latency = opt.rate > 0;
+    measuring_latency = opt.rate > 0 || opt.latency;
     publish_until(epoll, begin + (u64)(opt.seconds * 1e9));
     struct sample after = take_sample(now_ns());
     measuring_latency = 0;
@@ -129,9 +147,10 @@ static void parse_options(int count, char **words) {
         {"retain", 0, 0, 'R'}, {"window", 1, 0, 'w'}, {"burst", 1, 0, 'B'}, {"rate", 1, 0, 'r'},
         {"seconds", 1, 0, 'd'}, {"warmup", 1, 0, 'u'}, {"drain", 1, 0, 'D'}, {"topic-cycle", 1, 0, 'c'},
         {"fresh-topics", 0, 0, 'f'}, {"filters", 1, 0, 'F'}, {"clients", 1, 0, 'C'}, {"subscriptions", 1, 0, 'n'},
-        {"broker-pids", 1, 0, 'b'}, {"parallel", 1, 0, 'x'}, {0, 0, 0, 0}};
+        {"broker-pids", 1, 0, 'b'}, {"parallel", 1, 0, 'x'},
+        {"share", 1, 0, 'g'}, {"latency", 0, 0, 'l'}, {0, 0, 0, 0}};
     for (int o; (o = getopt_long(count, words, "", names, NULL)) != -1;) switch (o) {
-        case 'p': opt.port = atoi(optarg); break;
+        case 'p': add_brokers(&opt.brokers, optarg); break;
         case 'V': opt.version = atoi(optarg); break;
         case 'P': opt.publishers = atoi(optarg); break;
         case 'S': opt.subscribers = atoi(optarg); break;
@@ -153,9 +172,12 @@ static void parse_options(int count, char **words) {
         case 'n': opt.crowd.subscriptions = atol(optarg); break;
         case 'b': watch_pids(&opt.watched, optarg); break;
         case 'x': opt.parallel = atoi(optarg); break;
+        case 'g': opt.share = optarg; break;
+        case 'l': opt.latency = 1; break;
         default: exit(1);
         }
-    opt.crowd.port = opt.port;
+    if (!opt.brokers.count) fail("--port is needed");
+    opt.crowd.port = opt.brokers.ports[0];
     opt.crowd.version = opt.version;
 }
 
@@ -173,7 +195,7 @@ int main(int count, char **words) {
     if (!strcmp(words[1], "traffic")) return traffic();
     if (!strcmp(words[1], "hold")) return hold(&opt.crowd);
     if (!strcmp(words[1], "storm")) {
-        struct storm storm = {opt.port, opt.version, opt.parallel, opt.seconds, opt.warmup, opt.watched};
+        struct storm storm = {opt.brokers.ports[0], opt.version, opt.parallel, opt.seconds, opt.warmup, opt.watched};
         return run_storm(&storm);
     }
     fail("unknown mode %s", words[1]);

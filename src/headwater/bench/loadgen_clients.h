@@ -11,19 +11,22 @@
 enum filters { EXACT, HASH, PLUS, EVERYTHING };
 
 static struct {
-    int port, version, publishers, subscribers, topics, qos, payload, user_properties, retain;
-    int window, burst;
+    int version, publishers, subscribers, topics, qos, payload, user_properties, retain;
+    int window, burst, latency;
+    const char *share;
     double rate, seconds, warmup, drain;
     int topic_cycle, fresh_topics;
     enum filters filters;
     struct crowd crowd;
     struct watched watched;
+    struct brokers brokers;
     int parallel;
-} opt = {.port = 1883, .version = 4, .publishers = 10, .subscribers = 50, .topics = 5, .payload = 80, .window = 1000,
+} opt = {.version = 4, .publishers = 10, .subscribers = 50, .topics = 5, .payload = 80, .window = 1000,
          .burst = 600, .seconds = 2, .warmup = 0.5, .drain = 2, .parallel = 50};
 
 struct group {
     long publishers, subscribers, sent, delivered;
+    long copies; /* deliveries of each message: one in a shared group, otherwise one to each subscriber */
 };
 
 struct client {
@@ -39,10 +42,12 @@ struct client {
     size_t partial_bytes;
     /* Publishers: */
     u32 sequence, packet_id;
-    long completed;
+    long completed, arrived; /* acknowledged; come to a member of the shared group */
+    struct seen seen;
     size_t packet_length, packet_id_at, topic_number_at, stamp_at;
     /* Subscribers: the next sequence number of every publisher. */
     u32 *expected;
+    long delivered;
 };
 
 static struct group *groups;
@@ -69,26 +74,36 @@ static void patch_digits(u8 *last, u64 number) {
     for (int i = 0; i < 10; i++, number /= 10) *last-- = (u8)('0' + number % 10);
 }
 
+/* Every group of publishers and subscribers is a shared group of its own: they differ by filter. */
+static void add_own_filter(struct subscriber *s, const char *filter) {
+    char shared[MAX_TOPIC];
+    if (opt.share) {
+        snprintf(shared, sizeof shared, "$share/%.32s/%.80s", opt.share, filter);
+        filter = shared;
+    }
+    add_filter(s, filter);
+}
+
 static void subscribe(struct client *c, int topic) {
     char filter[MAX_TOPIC];
     struct subscriber s;
     begin_subscribing(&s, c->fd, opt.version, opt.qos);
     if (opt.filters == EVERYTHING) {
-        add_filter(&s, "#");
+        add_own_filter(&s, "#");
     } else if (opt.filters == HASH) {
         snprintf(filter, sizeof filter, "bench/topic/%05d/#", topic);
-        add_filter(&s, filter);
+        add_own_filter(&s, filter);
     } else if (opt.filters == PLUS) {
         snprintf(filter, sizeof filter, changes_topic() ? "+/topic/%05d/+/+" : "+/topic/%05d", topic);
-        add_filter(&s, filter);
+        add_own_filter(&s, filter);
     } else if (!changes_topic()) {
         topic_name(filter, topic, 0);
-        add_filter(&s, filter);
+        add_own_filter(&s, filter);
     } else {
         for (int p = topic; p < opt.publishers; p += opt.topics)
             for (int number = 0; number < opt.topic_cycle; number++) {
                 topic_name(filter, p, (u64)number);
-                add_filter(&s, filter);
+                add_own_filter(&s, filter);
             }
     }
     finish_subscribing(&s);
@@ -172,11 +187,17 @@ static void flush(struct client *c) {
     }
 }
 
-/* How many messages the publisher may send now: its share of the group's window, but no crumbs of a large one. */
-static long credit(const struct client *c) {
+/* How many messages fit into the publisher's window, or into its share of the window of a group. */
+static long room(const struct client *c) {
     const struct group *g = c->group;
-    long under_way = g->sent - g->delivered / g->subscribers;
-    long count = ((long)opt.window * g->publishers - under_way) / g->publishers;
+    if (opt.share) return opt.window - ((long)c->sequence - c->arrived);
+    long under_way = g->sent - g->delivered / g->copies;
+    return ((long)opt.window * g->publishers - under_way) / g->publishers;
+}
+
+/* How many messages the publisher may send now: what there is room for, but no crumbs of a large window. */
+static long credit(const struct client *c) {
+    long count = room(c);
     if (count > opt.window) count = opt.window;
     if (opt.qos) {
         long unacknowledged = (long)c->sequence - c->completed;
@@ -248,6 +269,7 @@ static inline void take_message(struct client *c, u8 first, const u8 *body, cons
         p += properties;
     }
     c->group->delivered++;
+    c->delivered++;
     total_delivered++;
     if (__builtin_expect(end - p != opt.payload || qos != opt.qos || properties < properties_length(), 0)) {
         violations.corrupt++;
@@ -255,7 +277,12 @@ static inline void take_message(struct client *c, u8 first, const u8 *body, cons
     }
     struct stamp stamp;
     memcpy(&stamp, p, sizeof stamp);
-    check_order(&violations, c->expected, (u32)opt.publishers, &stamp);
+    if (opt.share && stamp.publisher < (u32)opt.publishers) {
+        struct client *publisher = publishers + stamp.publisher;
+        publisher->arrived += check_shared(&violations, c->expected, &publisher->seen, &stamp);
+    } else {
+        check_order(&violations, c->expected, (u32)opt.publishers, &stamp);
+    }
     if (measuring_latency) add_latency(&latency, t - stamp.sent_ns);
 }
 
@@ -314,7 +341,8 @@ static void set_up_subscriber(struct client *c, int number) {
     c->number = number;
     c->group = groups + number % group_count;
     c->group->subscribers++;
-    c->fd = connect_client(opt.port, opt.version, client_id);
+    c->group->copies = opt.share ? 1 : c->group->subscribers;
+    c->fd = connect_client(port_of(&opt.brokers, number), opt.version, client_id);
     c->expected = allocate((size_t)opt.publishers, sizeof *c->expected);
     for (int p = 0; p < opt.publishers; p++) c->expected[p] = p % group_count == number % group_count ? 0 : MISROUTED;
     subscribe(c, number % opt.topics);
@@ -327,7 +355,7 @@ static void set_up_publisher(struct client *c, int number) {
     c->number = number;
     c->group = groups + number % group_count;
     c->group->publishers++;
-    c->fd = connect_client(opt.port, opt.version, client_id);
+    c->fd = connect_client(port_of(&opt.brokers, number), opt.version, client_id);
     setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer);
     prepare_batch(c);
 }

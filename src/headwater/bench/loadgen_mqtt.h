@@ -29,6 +29,7 @@ enum packet_type {
 };
 
 #define MAX_TOPIC 128
+#define MAX_BROKERS 16
 #define FILTERS_PER_SUBSCRIBE 200
 
 static void fail(const char *format, ...) {
@@ -142,6 +143,20 @@ static u8 receive_packet(int fd, u8 *body, size_t capacity, u32 *length) {
     receive_all(fd, body, *length);
     return first;
 }
+
+/* The brokers of a run: clients number 0, 1, 2... go to them in turn. */
+struct brokers {
+    int ports[MAX_BROKERS], count;
+};
+
+static void add_brokers(struct brokers *b, char *list) {
+    for (char *item = strtok(list, ","); item; item = strtok(NULL, ",")) {
+        if (b->count == MAX_BROKERS) fail("at most %d brokers", MAX_BROKERS);
+        b->ports[b->count++] = atoi(item);
+    }
+}
+
+static int port_of(const struct brokers *b, int number) { return b->ports[number % b->count]; }
 
 /* Writes a CONNECT with clean start and no keep alive. */
 static size_t encode_connect(u8 *packet, int version, const char *client_id) {

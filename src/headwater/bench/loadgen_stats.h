@@ -66,12 +66,17 @@ static double own_cpu(void) {
 
 struct latency {
     u32 buckets[LATENCY_BUCKETS];
+    u64 total_us, count;
 };
 
 static inline void add_latency(struct latency *l, u64 ns) {
     u64 us = ns / 1000;
     l->buckets[us < LATENCY_BUCKETS ? us : LATENCY_BUCKETS - 1]++;
+    l->total_us += us;
+    l->count++;
 }
+
+static double mean_latency(const struct latency *l) { return l->count ? (double)l->total_us / (double)l->count : 0; }
 
 /* The smallest latency in microseconds that `fraction` of the messages did not exceed. */
 static int percentile(const struct latency *l, double fraction) {
@@ -100,6 +105,7 @@ struct violations {
     long disorder;  /* messages that came after a later one, or twice */
     long misrouted; /* messages this subscriber did not ask for */
     long corrupt;   /* wrong payload length, QoS or properties */
+    long repeated;  /* messages that two members of a shared group got, or one got twice */
 };
 
 static void note_violation(struct violations *v, u32 *expected, u32 sequence) {
@@ -122,6 +128,39 @@ static inline void check_order(struct violations *v, u32 *expected, u32 publishe
     u32 *next = expected + stamp->publisher;
     if (__builtin_expect(stamp->sequence == *next && *next != MISROUTED, 1)) ++*next;
     else note_violation(v, next, stamp->sequence);
+}
+
+/* Members of a shared group: a member skips what the others get, but never goes back; and of each publisher's
+ * messages `seen` has one bit, which shows whether anybody has had it before. */
+struct seen {
+    u64 *words;
+    size_t count;
+};
+
+static int is_repeated(struct seen *seen, u32 sequence) {
+    size_t word = sequence / 64;
+    u64 bit = (u64)1 << sequence % 64;
+    if (__builtin_expect(word >= seen->count, 0)) {
+        size_t grown = 2 * word + 1024;
+        seen->words = realloc(seen->words, grown * sizeof *seen->words);
+        if (!seen->words) fail("out of memory");
+        memset(seen->words + seen->count, 0, (grown - seen->count) * sizeof *seen->words);
+        seen->count = grown;
+    }
+    int repeated = (seen->words[word] & bit) != 0;
+    seen->words[word] |= bit;
+    return repeated;
+}
+
+/* Returns 1 if the message comes for the first time. */
+static inline int check_shared(struct violations *v, u32 *expected, struct seen *seen, const struct stamp *stamp) {
+    u32 *next = expected + stamp->publisher;
+    if (__builtin_expect(*next == MISROUTED, 0)) v->misrouted++;
+    else if (__builtin_expect(stamp->sequence < *next, 0)) v->disorder++;
+    else *next = stamp->sequence + 1;
+    int repeated = is_repeated(seen, stamp->sequence);
+    v->repeated += repeated;
+    return !repeated;
 }
 
 #endif

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from headwater.bench.compare import MOSQUITTO, OURS, Row
 from headwater.bench.scenarios import P99_BOUND
 
-BEGIN: Final = "<!-- bench broker: begin; this part is written by scripts/bench broker -->"
-END: Final = "<!-- bench broker: end -->"
+
+def markers(benchmark: str) -> tuple[str, str]:
+    """What begins and ends the part of docs/performance.md that a benchmark writes."""
+    begin = f"<!-- bench {benchmark}: begin; this part is written by scripts/bench {benchmark} -->"
+    return begin, f"<!-- bench {benchmark}: end -->"
+
+
+BEGIN, END = markers("broker")
 
 
 def progress_line(row: Row) -> str:
     """One line for the terminal."""
     if row.error:
         return f"{row.key:28} FAILED: {row.error}"
-    ours, theirs = (_number(row.median(broker, "cost")) for broker in (OURS, MOSQUITTO))
+    ours, theirs = (number(row.median(broker, "cost")) for broker in (OURS, MOSQUITTO))
     line = f"{row.key:28} ratio {row.ratio:7.2f} ±{row.spread:6.2f}  {ours:>8} vs {theirs:>8} {row.unit}"
     if row.median(OURS, "rate"):
         line += f"  rate {row.median(OURS, 'rate'):,.0f} vs {row.median(MOSQUITTO, 'rate'):,.0f}/s"
@@ -50,7 +55,7 @@ def markdown(rows: Sequence[Row], machine: dict[str, str], figure: str | None) -
     traffic = [row for row in rows if row.case["measure"] == "traffic"]
     paced = [row for row in traffic if not row.error and row.median(MOSQUITTO, "p99")]
     other = [row for row in rows if row.case["measure"] != "traffic"]
-    parts = ["\n".join(f"- {name}: {_code_if_command(name, value)}" for name, value in machine.items())]
+    parts = [facts(machine)]
     parts.append(
         "Ratio: Mosquitto's cost over ours, medians of interleaved rounds, above 1 is ahead; ± half the spread of the "
         "rounds' own ratios. Floor: the least ratio promised. Every subscriber checks that each publisher's "
@@ -68,15 +73,16 @@ def markdown(rows: Sequence[Row], machine: dict[str, str], figure: str | None) -
     return "\n\n".join(parts) + "\n"
 
 
-def insert(document: str, generated: str) -> str:
-    """`document` with the part between the markers replaced, or added at the end if it has none."""
-    block = f"{BEGIN}\n\n{generated}\n{END}\n"
-    before, begin, rest = document.partition(BEGIN)
-    if not begin:
+def insert(document: str, generated: str, benchmark: str = "broker") -> str:
+    """`document` with the part between the benchmark's markers replaced, or added at the end if it has none."""
+    begin, end = markers(benchmark)
+    block = f"{begin}\n\n{generated}\n{end}\n"
+    before, found, rest = document.partition(begin)
+    if not found:
         return (document.rstrip() or "# Performance") + "\n\n" + block
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the document has {BEGIN!r} but not {END!r}")
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"the document has {begin!r} but not {end!r}")
     return before + block + after.removeprefix("\n")
 
 
@@ -87,11 +93,11 @@ def _traffic_table(rows: Iterable[Row]) -> str:
         if row.error:
             lines.append([what, version, "failed", "", "", "", "", ""])
             continue
-        costs = [_number(row.median(broker, "cost")) for broker in (OURS, MOSQUITTO)]
+        costs = [number(row.median(broker, "cost")) for broker in (OURS, MOSQUITTO)]
         rates = [f"{row.median(broker, 'rate'):,.0f}" for broker in (OURS, MOSQUITTO)]
         lines.append([what, version, _ratio(row), _floor(row), *costs, *rates])
     head = ["traffic", "MQTT", "ratio", "floor", "µs ours", "µs Mosquitto", "messages/s ours", "Mosquitto"]
-    return _table(head, lines)
+    return table(head, lines)
 
 
 def _latency_table(rows: Iterable[Row]) -> str:
@@ -102,7 +108,7 @@ def _latency_table(rows: Iterable[Row]) -> str:
         bound = f"≤ {P99_BOUND:g} ×" if _promises_p99(row) else ""
         lines.append([row.case["what"], version, *figures, bound])
     head = ["traffic", "MQTT", "p50 µs ours", "p50 µs Mosquitto", "p99 µs ours", "p99 µs Mosquitto", "p99 bound"]
-    return _table(head, lines)
+    return table(head, lines)
 
 
 def _resource_table(rows: Iterable[Row]) -> str:
@@ -111,11 +117,11 @@ def _resource_table(rows: Iterable[Row]) -> str:
         if row.error:
             lines.append([row.case["what"], row.unit, "failed", "", "", "", ""])
             continue
-        costs = [_number(row.median(broker, "cost")) for broker in (OURS, MOSQUITTO)]
+        costs = [number(row.median(broker, "cost")) for broker in (OURS, MOSQUITTO)]
         bound = "" if row.case["bound"] is None else f"≤ {row.case['bound']:g}"
         rates = [f"{row.median(broker, 'rate'):,.0f}" for broker in (OURS, MOSQUITTO) if row.median(broker, "rate")]
         lines.append([row.case["what"], row.unit, _ratio(row), *costs, bound, " vs ".join(rates)])
-    return _table(["what", "unit", "ratio", "ours", "Mosquitto", "bound", "per second"], lines)
+    return table(["what", "unit", "ratio", "ours", "Mosquitto", "bound", "per second"], lines)
 
 
 def _losses(rows: Iterable[Row]) -> str:
@@ -130,7 +136,7 @@ def _losses(rows: Iterable[Row]) -> str:
     return "\n".join(lines) or "None: no message lost or out of order, every ratio at least 1, every promise kept."
 
 
-def _table(head: list[str], lines: list[list[str]]) -> str:
+def table(head: list[str], lines: list[list[str]]) -> str:
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, rule, *lines])
 
@@ -147,9 +153,11 @@ def _promises_p99(row: Row) -> bool:
     return row.case["scenario"] == "paced" and row.case["name"] in ("W1", "W2", "W4")
 
 
-def _code_if_command(name: str, value: str) -> str:
-    return f"`{value}`" if name == "command" else value
+def facts(machine: dict[str, str]) -> str:
+    """Machine and versions as a list."""
+    return "\n".join(f"- {name}: {f'`{value}`' if name == 'command' else value}" for name, value in machine.items())
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A cost with about three digits that count."""
     return f"{value:.3f}" if value < 10 else f"{value:,.1f}"
