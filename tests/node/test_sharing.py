@@ -127,6 +127,17 @@ def test_who_joins_takes_what_waits() -> None:
     assert (numbers(late), fleet.waiting()) == ([0, 1, 2], 0)
 
 
+def test_who_renews_its_subscription_with_qos_0_has_room_whatever_is_in_flight() -> None:
+    fleet = Fleet()
+    client = fleet.member("m0", window=1)
+    fleet.publish(2)
+    assert (numbers(client), fleet.waiting()) == ([0], 1)
+    client.send(Subscribe(2, [SubscribeRequest(NAME, 0)]))
+    assert (numbers(client), fleet.waiting()) == ([1], 0)
+    fleet.publish(2)
+    assert (numbers(client), fleet.waiting()) == ([2, 3], 0)
+
+
 def test_a_group_that_could_only_get_qos_0_does_not_wait() -> None:
     fleet = Fleet()
     fleet.member("m0", qos=0).lose()

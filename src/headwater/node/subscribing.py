@@ -72,8 +72,8 @@ class Subscribing:
         for delivery in retained:
             server.delivering.offer(session, delivery)
             server.hooks.tell("retain_published", channel, delivery.message)
-        if server.sharing.lines:
-            server.sharing.pull(channel, session)
+        if server.sharing.lines or channel.awaited:
+            server.sharing.pull(channel, session)  # a new member, or one that takes another QoS now
 
     def _subscribe_one(
         self,
