@@ -92,7 +92,7 @@ def test_the_command_writes_tables_figures_and_data(tmp_path: Path, capsys: pyte
     main(["--quick", "--part", "connection only", "--json", str(data)])
     assert "adaptive" in capsys.readouterr().out
     content = json.loads(data.read_text())
-    assert content["seeds"] == [101, 102]
+    assert content["seeds"] == [201, 202]
     assert {each["dispatcher"] for each in content["rows"]} == set(SHOWN)
     page = tmp_path / "page.md"
     page.write_text("# Mine\n")

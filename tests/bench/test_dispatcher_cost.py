@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from headwater.bench import dispatcher_cost
-from headwater.bench.dispatcher_cost import NOTHING, QUICK, Cost, main, measure, table
+from headwater.bench.dispatcher_cost import QUICK, Cost, main, measure, table
 from headwater.routing.shared import DISPATCHERS
 
 
-@pytest.mark.parametrize("name", [NOTHING, *sorted(DISPATCHERS)])
+@pytest.mark.parametrize("name", sorted(DISPATCHERS))
 @pytest.mark.parametrize("qos", [0, 1])
 def test_every_dispatcher_can_be_measured(name: str, qos: int) -> None:
-    assert measure(name, 30, qos, 500, 1).nanoseconds > 0
+    assert measure(name, 30, qos, 500).nanoseconds > 0
 
 
 def test_the_table_has_a_line_for_each_dispatcher() -> None:
@@ -31,4 +31,4 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     main(["--quick", "--json", str(data)])
     assert "| adaptive |" in capsys.readouterr().out
     content = json.loads(data.read_text())
-    assert {each["dispatcher"] for each in content["costs"]} == {NOTHING, *QUICK}
+    assert {each["dispatcher"] for each in content["costs"]} == set(QUICK)

@@ -188,6 +188,18 @@ def test_who_reports_that_nothing_moves_is_expected_to_stay_so_for_as_long_again
     assert line(group, "x").free_at <= 5.1
 
 
+def test_a_missing_report_means_little_and_many_of_them_a_lot() -> None:
+    group = group_of("x")
+    member = the(group, "x")
+    member.report_interval = 1.0
+    group.reported(member, 0, 0.1, 1.0)
+    assert line(group, "x").can_start_at(2.1) <= 2.1, "not late yet"
+    assert 3.0 < line(group, "x").can_start_at(3.0) <= 3.05 + 1e-9
+    assert line(group, "x").can_start_at(11.0) >= 11.0 + 8.0
+    group.reported(member, 0, 0.1, 11.1)
+    assert line(group, "x").can_start_at(11.2) <= 11.2
+
+
 def test_who_takes_no_bytes_is_expected_to_stay_so_for_as_long_again() -> None:
     group = group_of("x")
     give(group, 0.0)

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.message import Message, Subscription
+from headwater.routing.dispatchers.turns import RoundRobin
 from headwater.routing.retained import Retained
 from headwater.routing.router import Recipient, Router
-from headwater.routing.dispatchers.turns import RoundRobin
 from headwater.routing.shared import Groups
 from headwater.routing.topics import matches
 

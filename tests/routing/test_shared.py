@@ -123,6 +123,22 @@ def test_who_has_no_room_is_passed_over_until_it_has(by: type[Dispatcher]) -> No
     assert chosen(group, 1) == ["late"]
 
 
+def test_who_is_away_or_has_left_does_not_count_as_ready_or_not() -> None:
+    group = group_of("x", "y", "z")
+    x, y, z = group.members()
+    assert chosen(group, 1) == ["x"]
+    group.set_online("y", False)
+    group.leave("z")
+    assert chosen(group, 1) == ["x"]
+    for member in (y, z):
+        group.block(member)
+    assert chosen(group, 1) == ["x"]
+    group.block(x)
+    for member in (y, z):
+        group.readied(member, 0.0)
+    assert chosen(group, 1) == [None]
+
+
 def test_another_dispatcher_at_run_time_takes_over_the_members() -> None:
     notes = Notes()
     group = group_of("x", "y", by=notes)

@@ -1,94 +1,163 @@
-"""The scenarios of the balance simulation, and the table of their outcomes.
+"""The scenarios of shared groups on a virtual clock, and the bench that runs them.
 
-python -m headwater.bench.balance_scenarios [part [dispatcher ...]]
+python -m headwater.bench.balance_scenarios [--quick] [--part NAME] [--json FILE] [--out FOLDER] [--doc FILE]
+
+Every scenario is run with several seeds, which give the phases of the report timers, the arrivals and the processing
+times; every dispatcher gets the very same messages. Members tell how they are doing in one of three ways:
+
+  reports      QoS 0, a status report every second and early ones
+  acks         QoS 1, members acknowledge when a message is done, and never report
+  connection   QoS 0 and no reports: what waits to be sent is looked at every 100 ms
+
+The scenarios `paper` are the ones `adaptive` was made with. The others are of the same kinds as those it was tuned on,
+but with members, times and seeds that were not used for that.
 """
 
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from headwater.bench.balance_simulation import Scenario, Worker, simulate
+from headwater.bench.balance_simulation import Scenario, Worker
 
 SHOWN: Final = ("round_robin", "random", "least_pending", "score", "score_mended", "adaptive", "bound")
 EQUAL: Final = (Worker(0.025), Worker(0.025), Worker(0.025))
 UNEQUAL: Final = (Worker(0.025), Worker(0.025), Worker(0.050))
 PERIODS: Final = (0.0104, 0.0100)
+SEEDS: Final = (201, 202, 203, 204, 205)
+INTERVALS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+FOUR: Final = (0.018, 0.022, 0.031, 0.044)  # seconds per message of the group that trouble comes to
 
 
-def _both_ways(scenario: Scenario) -> Iterator[Scenario]:
-    """With QoS 0 and reports, and with QoS 1 by members that never report."""
-    yield replace(scenario, name=f"{scenario.name}, reports")
-    yield replace(scenario, name=f"{scenario.name}, acks", qos=1, reports=0.0)
+@dataclass(frozen=True)
+class Case:
+    """A scenario in one of the ways in which members tell. `key` names it for programs."""
+
+    part: str
+    key: str
+    way: str
+    scenario: Scenario
+
+    def seeded(self, seed: int) -> Scenario:
+        """Its scenario with the phase of that seed."""
+        return replace(self.scenario, phase=random.Random(seed).random())
 
 
-def _paper() -> Iterator[Scenario]:
+def told(part: str, key: str, scenario: Scenario, *ways: str) -> Iterator[Case]:
+    """The scenario in each of the ways."""
+    for way in ways:
+        yield Case(part, key, way, _in_way(scenario, way))
+
+
+def _in_way(scenario: Scenario, way: str) -> Scenario:
+    if way == "reports":
+        return scenario
+    if way == "acks":
+        return replace(scenario, qos=1, reports=0.0)
+    return replace(scenario, reports=0.0, samples=0.1)
+
+
+def group(services: Sequence[float], utilisation: float, duration: float, name: str = "") -> Scenario:
+    """A group of which that part is used, with processing times that vary by some percent."""
+    rate = utilisation * sum(1.0 / service for service in services)
+    return Scenario(name, tuple(Worker(service) for service in services), 1.0 / rate, duration, varying=0.05)
+
+
+def _but_first(scenario: Scenario, **changes: object) -> Scenario:
+    first = replace(scenario.workers[0], **changes)  # type: ignore[arg-type]
+    return replace(scenario, workers=(first, *scenario.workers[1:]))
+
+
+def _paper() -> Iterator[Case]:
     for number, workers in ((1, EQUAL), (2, UNEQUAL)):
         for period in PERIODS:
-            yield from _both_ways(Scenario(f"scenario {number}, {period * 1000:.1f} ms", workers, period, 15.0))
+            name = f"scenario {number}, a message every {period * 1000:.1f} ms"
+            key = f"scenario{number}" + ("" if period == PERIODS[0] else "-10ms")
+            yield from told("paper", key, Scenario(name, workers, period, 15.0), "reports", "acks")
+    late = Scenario("scenario 2, reports before the first message", UNEQUAL, PERIODS[0], 17.4, begins=2.4)
+    yield from told("paper", "scenario2-late", late, "reports")
 
 
-def _troubles() -> Iterator[Scenario]:
-    yield Scenario("reports before messages", UNEQUAL, 0.0104, 15.0, begins=2.4)
-    slowing = Worker(0.025, slow=((5.0, 10.0, 4.0),))
-    yield from _both_ways(Scenario("one of 4 slows 4x, 5..10 s", (slowing, *EQUAL), 0.0104, 20.0))
-    freezing = Worker(0.025, frozen=((5.0, 8.0),))
-    yield from _both_ways(Scenario("one of 4 freezes, 5..8 s", (freezing, *EQUAL), 0.0104, 20.0))
-    visitors = (Worker(0.025, joins=3.0, leaves=9.0), Worker(0.050, joins=5.0), Worker(0.0125, leaves=6.0))
-    yield from _both_ways(Scenario("members join and leave", (*UNEQUAL, *visitors), 0.0104, 15.0))
-    far = Worker(0.025, delay=0.050)
-    for count in (4, 3):
-        remote = Scenario(f"one of {count} is 50 ms away", (*EQUAL[: count - 1], far), 0.0104, 15.0)
-        yield from _both_ways(remote)
-        yield replace(remote, name=f"{remote.name}, reports, known", way_known=True)
-    yield Scenario("half of the reports lost", UNEQUAL, 0.0104, 15.0, lost=0.5)
-    yield Scenario("reports up to 500 ms late", UNEQUAL, 0.0104, 15.0, late=0.5)
-    varying = Scenario("times vary (sigma 0.5)", UNEQUAL, 0.0120, 30.0, varying=0.5, random_arrivals=True)
-    yield from _both_ways(varying)
+def _troubles() -> Iterator[Case]:
+    steady = group(FOUR, 0.7, 20.0)
+    slow = _but_first(replace(steady, name="the fastest of 4 slows down 4 x for 6 s"), slow=((6.0, 12.0, 4.0),))
+    yield from told("troubles", "slow", slow, "reports", "acks")
+    frozen = _but_first(replace(steady, name="the fastest of 4 freezes for 3 s"), frozen=((7.0, 10.0),))
+    yield from told("troubles", "frozen", frozen, "reports", "acks")
+    visitors = (Worker(0.020, joins=4.0, leaves=11.0), Worker(0.060, joins=6.0), Worker(0.012, leaves=8.0))
+    visited = replace(steady, name="members join and leave", workers=(*steady.workers, *visitors))
+    yield from told("troubles", "visits", replace(visited, period=steady.period / 1.2), "reports", "acks")
+    for utilisation in (0.6, 0.9):
+        far = group(FOUR, utilisation, 20.0, f"one of 4 is 50 ms away, used to {utilisation:.0%}")
+        far = _but_first(far, delay=0.050)
+        yield from told("troubles", f"far-{utilisation:.0%}", far, "reports", "acks")
+        known = replace(far, name=f"{far.name}, TCP tells the way", way_known=True)
+        yield from told("troubles", f"far-known-{utilisation:.0%}", known, "reports", "acks")
+    busy = group(FOUR, 0.9, 20.0)
+    yield from told("troubles", "lost", replace(busy, name="half of the reports lost", lost=0.5), "reports")
+    yield from told("troubles", "late", replace(busy, name="reports up to 500 ms late", late=0.5), "reports")
+    varying = group(FOUR, 0.85, 40.0, "times vary (sigma 0.6), random arrivals")
+    varying = replace(varying, varying=0.6, random_arrivals=True)
+    yield from told("troubles", "varying", varying, "reports", "acks")
 
 
-def _intervals() -> Iterator[Scenario]:
-    for interval in (0.05, 0.2, 1.0, 5.0, 10.0):
-        for early in (True, False):
-            name = f"reports every {interval:g} s{' and early' if early else ''}"
-            yield Scenario(name, UNEQUAL, 0.0104, 30.0, reports=interval, early=early)
+def _connections() -> Iterator[Case]:
+    """Neither reports nor acknowledgements. A kernel takes 128 kB before anything is to be seen."""
+    for size in (100, 10_000):
+        scenario = replace(group(FOUR, 0.9, 40.0, f"messages of {size:,} B, used to 90 %"), size=size)
+        yield from told("connection only", f"size-{size}", scenario, "connection")
+    frozen = replace(group(FOUR, 0.6, 40.0, "messages of 10,000 B, one freezes for 10 s"), size=10_000)
+    yield from told("connection only", "frozen", _but_first(frozen, frozen=((7.0, 17.0),)), "connection")
 
 
-def crowd(count: int, utilisation: float, messages: int = 6000) -> Scenario:
+def crowd(count: int, utilisation: float, messages: int = 6000, salt: int = 0) -> Scenario:
     """Members with log-normal processing times, of which the group as a whole is used to some part."""
-    chance = random.Random(count)
+    chance = random.Random(count + salt)
     workers = tuple(Worker(chance.lognormvariate(-3.0, 0.7)) for _ in range(count))
     rate = utilisation * sum(1.0 / worker.service for worker in workers)
     duration = max(messages, 30 * count) / rate
-    name = f"{count} members, {utilisation:.0%}"
+    name = f"{count:,} members used to {utilisation:.0%}"
     return Scenario(name, workers, 1.0 / rate, duration, varying=0.3, random_arrivals=True)
 
 
-def _crowds() -> Iterator[Scenario]:
-    for count in (3, 30, 1000):
+def _crowds(counts: Sequence[int], messages: int) -> Iterator[Case]:
+    for count in counts:
         for utilisation in (0.5, 0.8, 0.95):
-            yield from _both_ways(crowd(count, utilisation))
+            scenario = crowd(count, utilisation, messages, salt=7_000)
+            yield from told("crowds", f"{count}-{utilisation:.0%}", scenario, "reports", "acks")
 
 
-PARTS: Final = {"paper": _paper, "troubles": _troubles, "intervals": _intervals, "crowds": _crowds}
+def _intervals(intervals: Sequence[float]) -> Iterator[Case]:
+    varying = replace(group(FOUR, 0.85, 40.0), varying=0.6, random_arrivals=True)
+    frozen = _but_first(group(FOUR, 0.7, 20.0), frozen=((7.0, 10.0),))
+    kinds = (
+        ("steady", "scenario 2", Scenario("", UNEQUAL, PERIODS[0], 20.0)),
+        ("varying", "times vary", varying),
+        ("frozen", "one freezes for 3 s", frozen),
+    )
+    for key, what, scenario in kinds:
+        for interval in intervals:
+            for early in (True, False):
+                name = f"{what}, reports every {interval:g} s{' and early' if early else ''}"
+                one = replace(scenario, name=name, reports=interval, early=early)
+                yield Case("intervals", f"{key}-{interval:g}{'-early' if early else ''}", "reports", one)
+
+
+def cases(quick: bool = False) -> list[Case]:
+    """All of them, in the order in which they are shown."""
+    counts, messages = ((3, 10, 100), 2_000) if quick else ((3, 10, 100, 1_000), 6_000)
+    intervals = (0.05, 1.0, 10.0) if quick else INTERVALS
+    return [*_paper(), *_troubles(), *_connections(), *_crowds(counts, messages), *_intervals(intervals)]
 
 
 def scenarios(part: str = "") -> list[Scenario]:
-    """All of a part, or of all parts."""
-    return [each for name, made in PARTS.items() if part in ("", name) for each in made()]
-
-
-def main() -> None:
-    print(f"{'scenario':44} {'dispatcher':14} {'mean':>9} {'p50':>9} {'p99':>9} {'fair':>5} reports   (ms)")
-    for scenario in scenarios(sys.argv[1] if len(sys.argv) > 1 else ""):
-        for name in sys.argv[2:] or SHOWN:
-            got = simulate(scenario, name)
-            values = " ".join(f"{1000 * each:9.1f}" for each in (got.mean, got.quantile(0.5), got.quantile(0.99)))
-            print(f"{scenario.name:44} {name:14} {values} {got.fairness:5.2f} {got.reports:7}", flush=True)
+    """Those of a part, or of all parts."""
+    return [case.scenario for case in cases() if part in ("", case.part)]
 
 
 if __name__ == "__main__":
+    from headwater.bench.balance_campaign import main
+
     main()

@@ -9,6 +9,7 @@ import typer
 
 from headwater.cli.failure import fail
 from headwater.cli.pub import pub
+from headwater.cli.reproduce import reproduce
 from headwater.cli.sub import sub
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command()(pub)
 app.command()(sub)
+app.add_typer(reproduce)
 
 
 class LogLevel(StrEnum):

@@ -69,6 +69,7 @@ class Channel(Connection):
         self.congested = False
         self.finishing = False
         self.socket: socket.socket | None = None
+        self.over_tcp = False
         self.timer: Timer | None = None
 
     def write(self, data: bytes) -> None:
@@ -167,6 +168,10 @@ class Deliver:
 
     def ended(self, session: Session, flight: Flight) -> None:
         """A QoS 1 or 2 delivery has been acknowledged to its end, or refused."""
+        raise RuntimeError("not connected")
+
+    def hasten(self, channel: Channel) -> None:
+        """More acknowledgements are to come, and others depend on them."""
         raise RuntimeError("not connected")
 
     def drain(self, channel: Channel) -> None:

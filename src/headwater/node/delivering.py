@@ -7,6 +7,7 @@ What is offered never overtakes what waits, and what a fan-out of this turn stil
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Final, cast
 
 from headwater.message import Delivery, Message
@@ -118,6 +119,12 @@ class Delivering(Deliver):
         member = _member(session, flight.group)
         if member is not None:
             cast(Group, flight.group).acknowledged(member, self.server.hot.now)
+
+    def hasten(self, channel: Channel) -> None:
+        """Let TCP acknowledge at once what came: a client that does not switch off Nagle's algorithm (paho, say) holds
+        back its next PUBACK until then, up to 40 ms, and a member would seem to be busy."""
+        if channel.over_tcp and channel.socket is not None:
+            channel.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _tell_given_up(self, session: Session) -> None:
         for delivery in session.outbound.take_given_up():

@@ -414,6 +414,8 @@ class HotPath(Sending):
         self.stats.received += count
         if channel.held or channel.awaited or outbound.unsent:
             self.delivering.drain(channel)
+        if channel.shares and flights:
+            self.delivering.hasten(channel)
         return pos
 
 

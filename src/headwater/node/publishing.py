@@ -194,3 +194,5 @@ class Publishing:
         if self.server.hooks.slow:
             self.server.hooks.tell("qos_complete", session.client_id, packet_id)
         self.server.delivering.drain(channel)
+        if channel.shares and session.outbound.flights:
+            self.server.delivering.hasten(channel)

@@ -172,6 +172,10 @@ class Server(Slow):
             return
         channel = Channel(self.hot, connection.fileno(), connection.recv, connection.send)
         channel.socket = connection
+        channel.over_tcp = isinstance(connection, socket.socket) and connection.family in (
+            socket.AF_INET,
+            socket.AF_INET6,
+        )
         channel.address = address
         channel.loopback = loopback
         self.channels.add(channel)

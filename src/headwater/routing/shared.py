@@ -160,14 +160,17 @@ class Group:
         """The member has no room."""
         if member.ready:
             member.ready = False
-            self._ready -= 1
+            self._ready -= self._is_eligible(member)
 
     def readied(self, member: Member, now: float) -> None:
         """The member has room again."""
         if not member.ready:
             member.ready = True
-            self._ready += 1
+            self._ready += self._is_eligible(member)
             self.dispatcher.readied(member, now)
+
+    def _is_eligible(self, member: Member) -> bool:
+        return member.online and self._members.get(member.key) is member
 
     # ---- what happens to what was chosen: book-keeping first, then the dispatcher ---------------------------------
 

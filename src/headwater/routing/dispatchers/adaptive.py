@@ -27,9 +27,10 @@ What corrects it. Whatever a member tells:
                     flight, and its acknowledgements are no longer listened to.
   unsent bytes u    F >= now + (u / mean size)·s; the rate at which a backlog shrinks gives s.
 
-Silence. If the acknowledgement of the oldest message is late by o, it is expected to take as long again:
-F >= now + o + what is behind. So a frozen member costs the group one message, not a queue of them, and the first sign
-of life brings it back. A missing report means less: others that are free go first.
+Silence. If the acknowledgement of the oldest message is late by o, it is expected to take as long again, or somewhat
+longer: F >= now + o + what is behind. So a frozen member costs the group one message, not a queue of them, and the
+first sign of life brings it back. A missing report means less: others that are free go first; only when MISSED of them
+are missing in a row it means the same.
 
 Lies. A report or an acknowledgement cannot be checked, but it is credited within bounds: by a second line like F, that
 no report can shorten, a member is never believed to be more than FACTOR times as fast as the others (their geometric

@@ -6,8 +6,8 @@ BR_k = Σ t_i, and gets a message with the probability BR_k / Σ t_i over all; s
 t_i / Σ t_i, however the subscribers are spread over brokers. Being sent a message lowers a capacity, time restores it.
 
 The paper presumes that all capacities are known beforehand. Here a member's full capacity is BURST messages times its
-weight, restored at the rate at which it says it processes, else in RECOVERY seconds. Who joins is as tired as the others
-are: were it rested, a group that members keep coming to would leave nothing for those who stay.
+weight, restored at the rate at which it says it processes, else in RECOVERY seconds. Who joins is as tired as the
+others are: were it rested, a group that members keep coming to would leave nothing for those who stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAST: Final = 0.01  # of the full capacity is always left, so that everybody ha
 class _Tank:
     def __init__(self) -> None:
         self.level = BURST
-        self.at = 0.0
+        self.at = -1.0  # -1.0: it has not been looked at
 
 
 class Capacity(Dispatcher):
@@ -73,7 +73,8 @@ class Capacity(Dispatcher):
         tank = cast(_Tank, member.model)
         full = _full(member)
         rate = 1.0 / member.reported_seconds if member.reported_seconds > 0.0 else full / RECOVERY
-        tank.level = min(full, tank.level + max(0.0, now - tank.at) * rate)
+        if tank.at >= 0.0:
+            tank.level = min(full, tank.level + (now - tank.at) * rate)
         tank.at = now
         return tank.level
 

@@ -14,10 +14,14 @@ GAIN: Final = 0.125  # of one message's time in the moving means
 QUICKEST: Final = 1e-6  # seconds per message; nobody is believed to be faster
 SLOWEST: Final = 60.0  # seconds per message; nobody is believed to be slower
 LONGEST: Final = 60.0  # seconds; nobody's queue is believed to be longer, so everybody is tried again
-PUNCTUAL: Final = 1.5  # report intervals; a report that takes longer is missing
+PUNCTUAL: Final = 1.2  # report intervals; a report that takes longer is missing
 SILENT: Final = 0.5  # messages more that are believed to wait at a member whose reports are missing: others go first
 BLOCKED: Final = 2.0 * LONGEST  # seconds; who has no room is behind all who have some
 NOWHERE: Final[i64] = -1  # the place of a line that is in no heap
+MISSED: Final = 8.0  # report intervals without a report, after which its silence is taken as seriously as any other
+LATE: Final = 0.125  # of its time per message: the first step by which an acknowledgement is late
+LEAST_LATE: Final = 1e-5  # seconds
+TOGETHER: Final = 0.1  # of its time per message; acknowledgements that are less apart came together
 SURE_COUNT: Final = 8  # messages done between two reports, from which on their rate says more than the mean time
 
 
@@ -57,12 +61,16 @@ class Line:
         self.gap_weight = 0.0  # ... which are to have this weight in it ...
         self.together = 0.0  # ... as so many ...
         self.span = 0.0  # ... that were done in so many seconds
+        self.in_pairs = False  # it may acknowledge a message only when the next one is done
         self.idle_response = 0.0  # mean time until a message was acknowledged that found it idle; 0.0: none yet
         self.ack_due = NEVER
+        self.late_since = NEVER  # the `ack_due` that has passed ...
+        self.late_by = 0.0  # ... by less than so many seconds
         self.sent_at = 0.0  # the newest that is to be acknowledged
 
         self.reported_at = -1.0
         self.report_due = NEVER
+        self.silent_until = 0.0
         self.progress_at = 0.0
 
         self.sampled_at = -1.0
@@ -94,12 +102,22 @@ class Line:
         return at
 
     def _silent_until(self, now: float) -> float:
-        """What is late by so much will be late by as much again: true of anything whose end nobody can foresee."""
-        if now > self.ack_due:
-            in_flight = self.member.in_flight
-            behind = (in_flight - 1) * self.service if in_flight > 1 else 0.0
-            return min(now + (now - self.ack_due) + behind, now + LONGEST)
-        return now + min(now - self.report_due, SILENT * self.service)
+        """What is late by so much will be late by as much again, and up to three times: true of anything whose end
+        nobody can foresee. It is foreseen in steps that double, so that it has to be done anew only a few times."""
+        if now <= self.ack_due:
+            if now >= self.silent_until:
+                late = now - self.report_due
+                most = SILENT * self.service if late <= MISSED * self.member.report_interval else LONGEST
+                self.silent_until = now + min(late, most)
+            return self.silent_until
+        if self.late_since != self.ack_due:
+            self.late_since = self.ack_due
+            self.late_by = max(LATE * self.service, LEAST_LATE)
+        while now > self.ack_due + self.late_by:
+            self.late_by *= 2.0
+        in_flight = self.member.in_flight
+        behind = (in_flight - 1) * self.service if in_flight > 1 else 0.0
+        return min(self.ack_due + 2.0 * self.late_by + behind, now + LONGEST)
 
     def dispatched(self, now: float, service: float, typical: float) -> None:
         """A message is on its way to it, and will take it that long, and others a `typical` time."""
@@ -122,6 +140,8 @@ class Line:
             self.sent_at = now
             if self.ack_due == NEVER and self.acks_tell and self.member.in_flight == 1:
                 self.ack_due = now + 2.0 * self.delay + self.service
+            elif self.in_pairs and self.member.in_flight == 2 and self.ack_due != NEVER:
+                self.ack_due += self.service
 
     # ---- acknowledgements ------------------------------------------------------------------------------------
 
@@ -144,24 +164,31 @@ class Line:
         if delay > 0.0:
             head = max(head, member.in_flight_since[0] + delay)  # it is done only after it has come there
         self.ack_due = head + service + delay
+        if self.in_pairs and in_flight > 1:
+            self.ack_due += service
         self.free_at = max(head + in_flight * service, self.sent_at + delay + service)
         return service
 
     def _learn(self, sent_at: float, before: float, service: float, now: float) -> float:
-        """Acknowledgements that come at the same time, because the client or the broker deals with many at once, are
-        one measurement: so many were done since the one before."""
-        if now == before:
+        """Acknowledgements that come together, because the client or the broker deals with many at once, are one
+        measurement: so many were done since the one before. Together is what comes sooner than it could have been
+        done: a client may write two and the network send the second one later."""
+        if sent_at < before and now - before < TOGETHER * service:
             if self.together > 0.0:
+                self.span += now - before
                 self.together += 1.0
                 self.gap_weight += (1.0 - self.gap_weight) * GAIN
                 service = self._mean_gap()
+            self.in_pairs = True
             return min(max(service, QUICKEST), SLOWEST)
         response = now - sent_at
         self.together = 0.0
         if sent_at >= before:  # nothing was in flight: it went there, was processed, and the answer came back
-            self.idle_response = _mean(self.idle_response, response)
-            service = self.idle_response - 2.0 * self.delay
+            alone = self.member.in_flight == 0 or response <= self.idle_response or self.idle_response <= 0.0
+            if alone:  # else its acknowledgement may have waited for the next one's
+                self.idle_response = _mean(self.idle_response, response)
             self._begin(response - 2.0 * self.delay)
+            service = self.idle_response - 2.0 * self.delay if alone else self._mean_gap()
         elif sent_at <= before - 2.0 * self.delay:  # it was there when its predecessor was done: the ways cancel out
             self._begin(now - before)
             service = self._mean_gap()

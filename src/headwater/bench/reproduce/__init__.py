@@ -1,0 +1,1 @@
+"""The experiments of the papers that Headwater builds on, run again: `headwater reproduce NAME`."""
