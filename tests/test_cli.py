@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from headwater.cli.app import app
 from headwater.cli.properties import SEPARATOR, gather_properties
-from tests.brokers import PATIENCE, both_brokers, find_mosquitto, free_port, running
+from tests.brokers import PATIENCE, both_brokers, find_mosquitto, free_port, running, wait_until_listening
 
 COMMAND = [sys.executable, "-m", "headwater"]
 
@@ -59,19 +59,23 @@ class Subscribed:
         command = [*COMMAND, "sub", "-d", *map(str, arguments)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.log = b""
-        self._is_subscribed = threading.Event()
+        self._has_grown = threading.Condition()
         self._reader = threading.Thread(target=self._read_log)
 
     def _read_log(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.log += line
-            if b"SUBACK" in line:
-                self._is_subscribed.set()
+            with self._has_grown:
+                self.log += line
+                self._has_grown.notify()
+
+    def wait_for(self, word: bytes, times: int = 1) -> None:
+        with self._has_grown:
+            assert self._has_grown.wait_for(lambda: self.log.count(word) >= times, PATIENCE), self.log
 
     def __enter__(self) -> Self:
         self._reader.start()
-        assert self._is_subscribed.wait(PATIENCE), self.log
+        self.wait_for(b"received SUBACK")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -276,6 +280,9 @@ def test_a_broker_that_refuses(tmp_path: Path) -> None:
         ("pub -t a -m x -c", 2, "-c needs a client id (-i)"),
         ("pub -t a -m x --will-payload y", 2, "give --will-topic"),
         ("pub -t a -m x -L http://localhost/a", 2, "-L needs a URL such as mqtt://"),
+        ("pub -t a -m x --key /does/not/exist", 2, "--key needs --cert"),
+        ("pub -t a -m x --cafile /does/not/exist", 2, "cannot use the files of --cafile, --cert and --key"),
+        ("sub -t a --cert /does/not/exist", 2, "cannot use the files of --cafile, --cert and --key"),
         ("pub -t a -m x -D publish", 2, "-D needs a command, the name of a property and its value"),
         ("pub -t a -m x -D post content-type y", 2, "-D needs one of connect, publish"),
         ("pub -t a -m x -D publish colour red", 2, "there is no property 'colour'"),
@@ -328,6 +335,33 @@ def test_a_connection_that_is_lost(tmp_path: Path, qos: int) -> None:
     _, text = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert text.decode() == "headwater pub: the server ended the connection: server shutting down.\n"
+
+
+def test_sub_connects_again(tmp_path: Path) -> None:
+    """A broker that has forgotten everything is told the subscription again."""
+    port = free_port()
+    command = [*COMMAND, "broker", "--port", str(port)]
+    arguments = ["-p", port, "-h", "127.0.0.1", "-t", "a", "-q", 1, "-C", 2]
+
+    def start() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until_listening(process, port)
+        return process
+
+    broker = start()
+    try:
+        with Subscribed(*arguments) as subscriber:
+            pub("-p", port, "-t", "a", "-m", "before", "-q", 1)
+            broker.kill()
+            broker.wait(PATIENCE)
+            broker = start()
+            subscriber.wait_for(b"received SUBACK", 2)
+            pub("-p", port, "-t", "a", "-m", "after", "-q", 1)
+            assert subscriber.output() == b"before\nafter\n"
+        assert b"the connection was lost; connecting again in" in subscriber.log
+    finally:
+        broker.kill()
+        broker.wait(PATIENCE)
 
 
 def test_nobody_listens() -> None:

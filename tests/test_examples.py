@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.client import SyncClient
 from headwater.wire import FROM_SERVER, PacketReader, decode, encode
 from headwater.wire.packets import (
     Connack,
@@ -26,6 +28,8 @@ from headwater.wire.packets import (
     SubscribeRequest,
 )
 from tests.brokers import PATIENCE
+from tests.brokers import running as running_broker
+from tests.client.test_tls import Certificates
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
@@ -92,7 +96,9 @@ class Talk:
 
 
 def test_each_example_has_a_test() -> None:
-    assert EXAMPLES == ["embedded.py", "hooks.py"]
+    tests = Path(__file__).read_text()
+    assert EXAMPLES
+    assert [name for name in EXAMPLES if f'("{name}"' not in tests] == []
 
 
 def test_embedded() -> None:
@@ -118,3 +124,126 @@ def test_hooks_guard_stamp_and_show() -> None:
         stamped = Properties(user_properties=[("from", "alice")])
         assert client.ask(Publish("alice/t", b"hello")) == Publish("alice/t", b"hello", properties=stamped)
         assert example.line() == "alice/t: hello"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with running_broker("headwater", tmp_path_factory.mktemp("broker")) as port:
+        yield port
+
+
+class Program:
+    """A client example, and the lines that it prints."""
+
+    def __init__(self, name: str, *arguments: object) -> None:
+        path = os.environ.get("PYTHONPATH", str(ROOT / "src"))
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", str(ROOT / "examples" / name), *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+        self._guard = threading.Timer(PATIENCE, self.process.kill)
+        self._guard.start()
+
+    def lines(self, count: int) -> list[str]:
+        assert self.process.stdout is not None
+        return [self.process.stdout.readline().strip() for _ in range(count)]
+
+    def output(self) -> str:
+        """All that is left, of a program that ends by itself and well."""
+        printed, errors = self.process.communicate()
+        assert (self.process.returncode, errors) == (0, "")
+        return printed
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self._guard.cancel()
+
+
+def test_subscribe(broker: int) -> None:
+    with Program("subscribe.py", broker) as program, SyncClient("localhost", broker) as client:
+        assert program.lines(1) == ["subscribed"]
+        client.publish("garden/door", "open", qos=1)
+        assert program.lines(1) == ["garden/door: open"]
+    with SyncClient("localhost", broker) as client:
+        client.publish("garden/door", "closed while you were away", qos=1)
+    with Program("subscribe.py", broker) as program:
+        assert set(program.lines(2)) == {"subscribed", "garden/door: closed while you were away"}
+
+
+def test_publish(broker: int) -> None:
+    with SyncClient("localhost", broker) as client:
+        client.subscribe("garden/#", qos=2)
+        with Program("publish.py", broker) as program:
+            seen = [client.receive(PATIENCE) for _ in range(1002)]
+            assert program.output() == "1002 messages are with the server\n"
+        assert [message.payload for message in seen[1:-1]] == [str(number).encode() for number in range(1000)]
+        assert (seen[0].topic, seen[0].payload) == ("garden/status", b"here")
+        assert (seen[-1].payload, seen[-1].qos) == (b"21.5", 2)
+        assert seen[-1].properties.user_properties == [("unit", "°C")]
+
+
+def test_manual_ack(broker: int) -> None:
+    with Program("manual_ack.py", broker) as program, SyncClient("localhost", broker) as client:
+        assert program.lines(1) == ["subscribed"]
+        for number in range(10):
+            client.publish("orders/new", str(number), qos=2)
+        assert sorted(program.lines(10)) == [f"stored {number}" for number in range(10)]
+
+
+def test_script(broker: int) -> None:
+    with Program("script.py", broker) as program:
+        assert program.output() == "hello\nworld\n"
+
+
+def test_share_by_load(broker: int) -> None:
+    with (
+        Program("share_by_load.py", broker) as one,
+        Program("share_by_load.py", broker) as two,
+        SyncClient("localhost", broker) as client,
+    ):
+        assert one.lines(1) == two.lines(1) == ["subscribed"]
+        for number in range(20):
+            client.publish("jobs/a", str(number), qos=1)
+        assert one.lines(1)[0].startswith("done ")
+        assert two.lines(1)[0].startswith("done ")
+
+
+def test_own_report(broker: int) -> None:
+    with Program("own_report.py", broker) as program, SyncClient("localhost", broker) as client:
+        assert program.lines(1) == ["subscribed"]
+        for number in range(30):
+            client.publish("jobs/a", str(number), qos=1)
+        assert program.lines(30) == [f"jobs/a: {number}" for number in range(30)]
+
+
+def test_tls_and_reconnect(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    cert, key = certificates.issue("client", "somebody")
+    settings = certificates.settings("require_certificate true")
+    context = certificates.context()
+    context.load_cert_chain(cert, key)
+    with running_broker("mosquitto", tmp_path, settings) as port:
+        arguments = ["localhost", port, certificates.trusted, cert, key]
+        with (
+            Program("tls_and_reconnect.py", *arguments) as program,
+            SyncClient("localhost", port, tls=context) as client,
+        ):
+            assert program.lines(1) == ["subscribed"]
+            client.publish("garden/door", "open", qos=1)
+            assert program.lines(1) == ["garden/door: open"]
+
+
+def test_the_pages_quote_the_examples() -> None:
+    """What docs/client.md shows is what was run here."""
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    sources = [(ROOT / "examples" / name).read_text(encoding="utf-8") for name in EXAMPLES]
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) >= 5
+    assert [block for block in blocks if not any(block.strip("\n") in source for source in sources)] == []

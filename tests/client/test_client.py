@@ -7,7 +7,7 @@ import secrets
 
 import pytest
 
-from headwater.client import V5, V311, Client, Disconnected, Properties, Publish, Will
+from headwater.client import V5, V311, Client, Disconnected, Message, Properties, Will
 from headwater.wire.reasons import DISCONNECT_WITH_WILL, SESSION_TAKEN_OVER
 from tests.brokers import both_brokers
 from tests.client.scripted import run
@@ -21,7 +21,7 @@ def topic() -> str:
     return f"test/{secrets.token_hex(6)}"
 
 
-async def take(client: Client, count: int = 1) -> list[Publish]:
+async def take(client: Client, count: int = 1) -> list[Message]:
     return [await anext(client.messages) for _ in range(count)]
 
 
@@ -86,7 +86,6 @@ def test_properties_arrive(broker: int, topic: str) -> None:
             await client.publish(topic, b"x", properties=sent)
             [message] = await take(client)
             received = message.properties
-            assert received is not None
             assert received.subscription_identifiers == [5]
             assert received.content_type == "text/plain"
             assert received.correlation_data == b"\x00\xff"
@@ -135,7 +134,7 @@ def test_a_client_that_is_taken_over_gets_to_know(broker: int, topic: str) -> No
     name = topic.replace("/", "")
 
     async def scenario() -> None:
-        async with Client(port=broker, client_id=name) as first, Client(port=broker, client_id=name):
+        async with Client(port=broker, client_id=name, reconnect=None) as first, Client(port=broker, client_id=name):
             with pytest.raises(Disconnected) as raised:
                 await anext(first.messages)
             assert raised.value.reason in (SESSION_TAKEN_OVER, None)  # Mosquitto 2.0 just closes a clean session's
@@ -162,5 +161,34 @@ def test_messages_end_when_we_leave(broker: int, topic: str) -> None:
         assert [message async for message in client.messages] == []
         with pytest.raises(Disconnected):
             await client.publish(topic, b"too late")
+
+    run(scenario())
+
+
+@both_versions
+@pytest.mark.parametrize("qos", [1, 2])
+def test_an_application_that_takes_nothing_has_a_bounded_number_in_memory(
+    broker: int, topic: str, version: int, qos: int
+) -> None:
+    """The rest waits at the broker, and all of it comes in the end."""
+    bound, count = 10, 500
+
+    async def scenario() -> None:
+        async with (
+            Client(port=broker, version=version, receive_maximum=bound) as slow,
+            Client(port=broker, version=version) as publisher,
+        ):
+            await slow.subscribe(topic, qos=2)
+            async with asyncio.TaskGroup() as group:
+                for number in range(count):
+                    group.create_task(publisher.publish(topic, str(number), qos=qos))
+            assert len(slow.messages) <= 2 * bound  # Mosquitto sends more than allowed in 5.0; then reading stops
+            payloads = []
+            async for message in slow.messages:
+                payloads.append(message.payload)
+                assert len(slow.messages) <= 2 * bound
+                if len(payloads) == count:
+                    break
+            assert payloads == [str(number).encode() for number in range(count)]
 
     run(scenario())

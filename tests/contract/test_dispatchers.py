@@ -208,3 +208,25 @@ def test_a_clock_that_stands_still_stops_nobody(name: str) -> None:
     """A broker reads its clock once in a turn of its loop, in which there may be many messages."""
     group = group_of(name, *range(3))
     assert len([give(group, 7.0, qos=1) for _ in range(500)]) == 500
+
+
+@every_dispatcher
+@given(st.integers(1, 500), st.lists(st.sampled_from([None, 1e-5, 0.001, 0.025]), min_size=1, max_size=5))
+@settings(deadline=None, max_examples=30)
+def test_who_gets_several_at_once_gets_no_more_than_there_are(
+    name: str, count: int, services: list[float | None]
+) -> None:
+    """And no more than half of an equal share, nor more than half a millisecond of work."""
+    group = group_of(name, *range(len(services)))
+    now = 1.0
+    for member, seconds in zip(group.members(), services, strict=True):
+        group.reported(member, 0, seconds, now)
+    left = count
+    while left > 0:
+        member = give(group, now)
+        left -= 1
+        also = group.also(member, left, 100, now)
+        assert 0 <= also <= left / (2 * len(services))
+        assert also * member.reported_seconds <= 0.0005
+        left -= also
+    assert sum(member.sent_messages for member in group.members()) == group.sent_messages == count

@@ -381,3 +381,19 @@ def test_a_stream_stays_whole_when_part_of_it_is_taken_back() -> None:
     assert isinstance(first, Publish) and isinstance(own, Publish)
     assert (first.topic, own.topic) == ("t", "own")
     assert encode(goodbye, 5)[:1] == b"\xe0"
+
+
+def test_many_messages_at_once_are_spread_evenly_and_none_is_lost() -> None:
+    """A dispatcher may give a member several of them without looking at the others in between."""
+    fleet = Fleet("adaptive")
+    clients = [fleet.member(f"m{number}", 0) for number in range(3)]
+    packets = [Publish("t", b"%04d" % number) for number in range(1000)]
+    fleet.publisher.send(*packets)
+    shares = [numbers(client) for client in clients]
+    assert sorted(number for share in shares for number in share) == list(range(1000))
+    assert all(share == sorted(share) for share in shares), "each in order"
+    assert min(len(share) for share in shares) > 250
+    group = fleet.broker.server.router.groups.get("g", "t")
+    assert group is not None
+    assert sum(member.sent_messages for member in group.members()) == group.sent_messages == 1000
+    assert fleet.broker.server.stats.publish_sent == 1000

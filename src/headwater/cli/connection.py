@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
+import inspect
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 from urllib.parse import unquote, urlsplit
 
 import typer
@@ -15,33 +20,131 @@ import typer
 from headwater.cli.failure import GENERAL, fail
 
 if TYPE_CHECKING:
-    from headwater.client import Client, MqttError, Properties
+    import ssl
 
-Host = Annotated[str | None, typer.Option("-h", "--host", help="Broker to connect to.  [default: localhost]")]
-Port = Annotated[int | None, typer.Option("-p", "--port", help="Its TCP port.  [default: 1883]")]
-Url = Annotated[str | None, typer.Option("-L", "--url", help="All in one: mqtt://[user[:password]@]host[:port]/topic")]
-Qos = Annotated[int, typer.Option("-q", "--qos", min=0, max=2, help="Quality of service.")]
-Version = Annotated[str, typer.Option("-V", "--protocol-version", help="5 (or mqttv5), 311 (or mqttv311).")]
-Username = Annotated[str | None, typer.Option("-u", "--username", help="User name.")]
-Password = Annotated[str | None, typer.Option("-P", "--pw", help="Password.")]
-ClientId = Annotated[str | None, typer.Option("-i", "--id", help="Client id; without it the broker chooses one.")]
-IdPrefix = Annotated[str | None, typer.Option("-I", "--id-prefix", help="Client id: this and the process id.")]
-KeepAlive = Annotated[int, typer.Option("-k", "--keepalive", min=0, max=65535, help="Keep alive in seconds.")]
-KeepSession = Annotated[bool, typer.Option("-c", "--disable-clean-session", help="Keep the session; needs -i.")]
-SessionExpiry = Annotated[
-    str | None,
-    typer.Option("-x", "--session-expiry-interval", help="Seconds the session outlives us; -1: for ever (MQTT 5)."),
-]
-WillTopic = Annotated[str | None, typer.Option("--will-topic", help="Topic of the will.")]
-WillPayload = Annotated[str | None, typer.Option("--will-payload", help="Payload of the will.")]
-WillQos = Annotated[int, typer.Option("--will-qos", min=0, max=2, help="QoS of the will.")]
-WillRetain = Annotated[bool, typer.Option("--will-retain", help="Retain the will.")]
+    from headwater.client import Client, MqttError, Properties, Reconnect, Will
+
 PropertyOptions = Annotated[
     list[str] | None,
     typer.Option("-D", "--property", metavar="COMMAND NAME VALUE", help="MQTT 5 property; may be repeated."),
 ]
-Debug = Annotated[bool, typer.Option("-d", "--debug", help="Show the packets.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print no error messages.")]
+Qos = Annotated[int, typer.Option("-q", "--qos", min=0, max=2, help="Quality of service.")]
+
+
+@dataclass
+class ConnectionOptions:
+    """The options themselves, each declared once."""
+
+    host: Annotated[str | None, typer.Option("-h", "--host", help="Broker to connect to.  [default: localhost]")] = None
+    port: Annotated[int | None, typer.Option("-p", "--port", help="Its port.  [default: 1883; 8883 with TLS]")] = None
+    url: Annotated[str | None, typer.Option("-L", "--url", help="mqtt(s)://[user[:password]@]host[:port]/topic")] = None
+    version: Annotated[str, typer.Option("-V", "--protocol-version", help="5 (or mqttv5), 311 (or mqttv311).")] = "5"
+    username: Annotated[str | None, typer.Option("-u", "--username", help="User name.")] = None
+    password: Annotated[str | None, typer.Option("-P", "--pw", help="Password.")] = None
+    client_id: Annotated[str | None, typer.Option("-i", "--id", help="Without it the broker chooses one.")] = None
+    id_prefix: Annotated[str | None, typer.Option("-I", "--id-prefix", help="Id: this and the process id.")] = None
+    keep_alive: Annotated[int, typer.Option("-k", "--keepalive", min=0, max=65535, help="In seconds.")] = 60
+    keep_session: Annotated[bool, typer.Option("-c", "--disable-clean-session", help="Keep the session; needs -i.")] = (
+        False
+    )
+    session_expiry: Annotated[
+        str | None,
+        typer.Option("-x", "--session-expiry-interval", help="Seconds the session outlives us; -1: for ever (MQTT 5)."),
+    ] = None
+    will_topic: Annotated[str | None, typer.Option("--will-topic", help="Topic of the will.")] = None
+    will_payload: Annotated[str | None, typer.Option("--will-payload", help="Payload of the will.")] = None
+    will_qos: Annotated[int, typer.Option("--will-qos", min=0, max=2, help="QoS of the will.")] = 0
+    will_retain: Annotated[bool, typer.Option("--will-retain", help="Retain the will.")] = False
+    tls: Annotated[bool, typer.Option("--tls", help="TLS, with the certificates that the system trusts.")] = False
+    cafile: Annotated[str | None, typer.Option("--cafile", help="TLS; trust the certificates in this file.")] = None
+    cert: Annotated[str | None, typer.Option("--cert", help="TLS; our certificate.")] = None
+    key: Annotated[str | None, typer.Option("--key", help="The key of our certificate.")] = None
+    insecure: Annotated[bool, typer.Option("--insecure", help="TLS; the certificate may name another host.")] = False
+    property_options: PropertyOptions = None
+    debug: Annotated[bool, typer.Option("-d", "--debug", help="Show the packets.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no error messages.")] = False
+
+    def make_client(
+        self, properties: dict[str, Properties], *, max_inflight: int | None = None, reconnect: Reconnect | None = None
+    ) -> Client:
+        from headwater.client import Client
+
+        version = protocol_version(self.version)
+        target = self.target()
+        client_id = self.client_id if self.id_prefix is None else f"{self.id_prefix}{os.getpid()}"
+        if self.keep_session and not client_id:
+            raise typer.BadParameter("-c needs a client id (-i), under which the session is kept.")
+        if version != 5 and properties:
+            raise typer.BadParameter("-D needs MQTT 5; leave out -V or give -V 5.")
+        return Client(
+            target.host,
+            target.port,
+            tls=self._tls_context(target) or False,
+            client_id=client_id or "",
+            version=version,
+            username=target.user,
+            password=target.password,
+            clean_start=not self.keep_session,
+            session_expiry=session_expiry(self.session_expiry, self.keep_session, version),
+            keep_alive=self.keep_alive,
+            will=self._will(properties.get("will")),
+            properties=properties.get("connect"),
+            max_inflight=max_inflight,
+            reconnect=reconnect,
+        )
+
+    def target(self) -> Target:
+        return Target(self.url, self.host, self.port, self.username, self.password)
+
+    def _will(self, properties: Properties | None) -> Will | None:
+        from headwater.client import Will
+
+        if self.will_topic is not None:
+            payload = (self.will_payload or "").encode()
+            return Will(self.will_topic, payload, self.will_qos, self.will_retain, properties)
+        if self.will_payload is not None or self.will_qos or self.will_retain or properties is not None:
+            raise typer.BadParameter("a will needs a topic; give --will-topic.")
+        return None
+
+    def _tls_context(self, target: Target) -> ssl.SSLContext | None:
+        if not (self.tls or target.tls or self.cafile or self.cert or self.insecure):
+            if self.key:
+                raise typer.BadParameter("--key needs --cert, the certificate that it belongs to.")
+            return None
+        import ssl
+
+        try:
+            context = ssl.create_default_context(cafile=self.cafile)
+            if self.cert:
+                context.load_cert_chain(self.cert, self.key)
+        except OSError as error:  # ssl.SSLError is one
+            raise typer.BadParameter(f"cannot use the files of --cafile, --cert and --key: {error}.") from None
+        context.check_hostname = not self.insecure
+        return context
+
+
+def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of ConnectionOptions as options of its own, in place of its parameter `connection`;
+    typer finds options in a function's signature."""
+    hints = get_type_hints(ConnectionOptions, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in dataclasses.fields(ConnectionOptions)
+    ]
+    signature = inspect.signature(command, eval_str=True)
+    own = [each.replace(kind=each.KEYWORD_ONLY) for name, each in signature.parameters.items() if name != "connection"]
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> None:
+        connection = ConnectionOptions(**{each.name: values.pop(each.name) for each in shared})
+        command(connection=connection, **values)
+
+    with_options.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    with_options.__annotations__ = {each.name: each.annotation for each in [*own, *shared]}
+    return with_options
+
 
 FOR_EVER: Final = 0xFFFFFFFF
 VERSIONS: Final = {"5": 5, "mqttv5": 5, "311": 4, "mqttv311": 4}
@@ -54,13 +157,14 @@ class Target:
         self.topic = ""
         parts = urlsplit(url or "")
         if url is not None:
-            if parts.scheme != "mqtt" or not parts.hostname:
-                raise typer.BadParameter("-L needs a URL such as mqtt://localhost:1883/topic (mqtts is not supported).")
+            if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname:
+                raise typer.BadParameter("-L needs a URL such as mqtt://localhost:1883/topic, or mqtts:// for TLS.")
             self.topic = unquote(parts.path.removeprefix("/"))
         try:
-            self.port = port or parts.port or 1883
+            self.port = port or parts.port
         except ValueError as error:
             raise typer.BadParameter(f"-L: {error}.") from None
+        self.tls = parts.scheme == "mqtts"
         self.host = host or parts.hostname or "localhost"
         self.user = user if user is not None else (unquote(parts.username) if parts.username else None)
         self.password = pw if pw is not None else (unquote(parts.password) if parts.password else None)
@@ -89,61 +193,18 @@ def session_expiry(text: str | None, keep_session: bool, version: int) -> int | 
     return seconds
 
 
-def make_client(
-    target: Target,
-    version: int,
-    properties: dict[str, Properties],
-    *,
-    client_id: str | None,
-    id_prefix: str | None,
-    keep_alive: int,
-    keep_session: bool,
-    expiry: str | None,
-    will_topic: str | None,
-    will_payload: str | None,
-    will_qos: int,
-    will_retain: bool,
-    max_inflight: int | None = None,
-) -> Client:
-    import os
-
-    from headwater.client import Client, Will
-
-    if id_prefix is not None:
-        client_id = f"{id_prefix}{os.getpid()}"
-    if keep_session and not client_id:
-        raise typer.BadParameter("-c needs a client id (-i), under which the session is kept.")
-    if will_topic is None and (will_payload is not None or will_qos or will_retain or "will" in properties):
-        raise typer.BadParameter("a will needs a topic; give --will-topic.")
-    if version != 5 and properties:
-        raise typer.BadParameter("-D needs MQTT 5; leave out -V or give -V 5.")
-    will = None
-    if will_topic is not None:
-        will = Will(will_topic, (will_payload or "").encode(), will_qos, will_retain, properties.get("will"))
-    return Client(
-        target.host,
-        target.port,
-        client_id=client_id or "",
-        version=version,
-        username=target.user,
-        password=target.password,
-        clean_start=not keep_session,
-        session_expiry=session_expiry(expiry, keep_session, version),
-        keep_alive=keep_alive,
-        will=will,
-        properties=properties.get("connect"),
-        max_inflight=max_inflight,
-    )
-
-
-def run(command: str, work: Coroutine[Any, Any, int], *, debug: bool, quiet: bool, version: int) -> int:
+def run(command: str, work: Coroutine[Any, Any, int], connection: ConnectionOptions) -> int:
     """Do the work of a command; what it raises becomes one sentence and mosquitto's exit status."""
     from headwater.client import ConnectError, MqttError
     from headwater.wire.errors import LocalProtocolError
 
-    if debug:
+    quiet, version = connection.quiet, protocol_version(connection.version)
+    if connection.debug:
         logging.basicConfig(level=logging.DEBUG, format="%(message)s", stream=sys.stderr)
         logging.getLogger("asyncio").setLevel(logging.WARNING)
+    else:  # a lost connection, which is tried again
+        level = logging.CRITICAL if quiet else logging.WARNING
+        logging.basicConfig(level=level, format=f"headwater {command}: %(message)s.", stream=sys.stderr)
     try:
         return asyncio.run(work)
     except ConnectError as error:

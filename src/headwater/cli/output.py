@@ -20,12 +20,11 @@ from typing import Any, Final
 
 import typer
 
-from headwater.client import Properties, Publish
+from headwater.client import Message, Properties
 
-Piece = Callable[[Publish], bytes]
+Piece = Callable[[Message], bytes]
 
 ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "a": b"\a", "e": b"\x1b", "0": b"\0", "\\": b"\\"}
-NO_PROPERTIES: Final = Properties()
 
 JSON_NAMES: Final = {
     "content_type": "content-type",
@@ -72,10 +71,6 @@ def _time_piece(name: str) -> bytes | Piece:
     return lambda message: time.strftime(f"%{name}").encode()
 
 
-def _properties(message: Publish) -> Properties:
-    return message.properties or NO_PROPERTIES
-
-
 def _shown(value: object) -> bytes:
     return b"" if value is None else str(value).encode()
 
@@ -91,18 +86,18 @@ SPECIFIERS: Final[dict[str, Piece]] = {
     "m": lambda message: _shown(message.packet_id),
     "I": lambda message: time.strftime("%Y-%m-%dT%H:%M:%S%z").encode(),
     "U": lambda message: f"{time.time():.9f}".encode(),
-    "A": lambda message: _shown(_properties(message).topic_alias),
-    "C": lambda message: _shown(_properties(message).content_type),
-    "D": lambda message: _properties(message).correlation_data or b"",
-    "E": lambda message: _shown(_properties(message).message_expiry_interval),
-    "F": lambda message: _shown(_properties(message).payload_format_indicator),
-    "P": lambda message: " ".join(f"{k}:{v}" for k, v in _properties(message).user_properties or []).encode(),
-    "R": lambda message: _shown(_properties(message).response_topic),
-    "S": lambda message: " ".join(map(str, _properties(message).subscription_identifiers or [])).encode(),
+    "A": lambda message: _shown(message.properties.topic_alias),
+    "C": lambda message: _shown(message.properties.content_type),
+    "D": lambda message: message.properties.correlation_data or b"",
+    "E": lambda message: _shown(message.properties.message_expiry_interval),
+    "F": lambda message: _shown(message.properties.payload_format_indicator),
+    "P": lambda message: " ".join(f"{k}:{v}" for k, v in message.properties.user_properties or []).encode(),
+    "R": lambda message: _shown(message.properties.response_topic),
+    "S": lambda message: " ".join(map(str, message.properties.subscription_identifiers or [])).encode(),
 }
 
 
-def _json(message: Publish, *, payload_is_json: bool, pretty: bool) -> bytes:
+def _json(message: Message, *, payload_is_json: bool, pretty: bool) -> bytes:
     now = time.time()
     shown: dict[str, Any] = {
         "tst": time.strftime(f"%Y-%m-%dT%H:%M:%S.{int(now % 1 * 1e6):06d}Z%z", time.localtime(now)),
@@ -113,7 +108,7 @@ def _json(message: Publish, *, payload_is_json: bool, pretty: bool) -> bytes:
     }
     if message.qos > 0:
         shown["mid"] = message.packet_id
-    if properties := _json_properties(_properties(message)):
+    if properties := _json_properties(message.properties):
         shown["properties"] = properties
     text = message.payload.decode(errors="replace")
     shown["payload"] = text

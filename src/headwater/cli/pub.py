@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headwater.cli import connection as shared
+from headwater.cli.connection import ConnectionOptions, Qos, run, with_connection_options
 from headwater.cli.failure import complain, fail
 
 if TYPE_CHECKING:
@@ -25,43 +25,26 @@ MOST_UNDER_WAY: Final = 1000
 CHUNK: Final = 65536
 
 
+@with_connection_options
 def pub(
+    connection: ConnectionOptions,
     topic: Annotated[str | None, typer.Option("-t", "--topic", help="Topic to publish to.")] = None,
     message: Annotated[str | None, typer.Option("-m", "--message", help="Payload.")] = None,
     file: Annotated[str | None, typer.Option("-f", "--file", help="Payload: what the file holds.")] = None,
     lines: Annotated[bool, typer.Option("-l", "--stdin-line", help="A message for each line of the input.")] = False,
     null: Annotated[bool, typer.Option("-n", "--null-message", help="An empty payload.")] = False,
     whole: Annotated[bool, typer.Option("-s", "--stdin-file", help="Payload: the whole input.")] = False,
-    qos: shared.Qos = 0,
+    qos: Qos = 0,
     retain: Annotated[bool, typer.Option("-r", "--retain", help="Retain the message.")] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Publish it so many times.")] = 1,
     repeat_delay: Annotated[float, typer.Option("--repeat-delay", min=0, help="Seconds between.")] = 0,
     max_inflight: Annotated[int, typer.Option("-M", "--max-inflight", min=1, help="Unanswered messages.")] = 20,
-    host: shared.Host = None,
-    port: shared.Port = None,
-    url: shared.Url = None,
-    version: shared.Version = "5",
-    username: shared.Username = None,
-    password: shared.Password = None,
-    client_id: shared.ClientId = None,
-    id_prefix: shared.IdPrefix = None,
-    keep_alive: shared.KeepAlive = 60,
-    keep_session: shared.KeepSession = False,
-    session_expiry: shared.SessionExpiry = None,
-    will_topic: shared.WillTopic = None,
-    will_payload: shared.WillPayload = None,
-    will_qos: shared.WillQos = 0,
-    will_retain: shared.WillRetain = False,
-    property_options: shared.PropertyOptions = None,
-    debug: shared.Debug = False,
-    quiet: shared.Quiet = False,
 ) -> None:
     """Publish messages. The options are those of mosquitto_pub."""
     from headwater.cli.properties import parse_properties
 
-    target = shared.Target(url, host, port, username, password)
-    level = shared.protocol_version(version)
-    properties = parse_properties(property_options or [])
+    target = connection.target()
+    properties = parse_properties(connection.property_options or [])
     topic = topic or target.topic or None
     if topic is None:
         raise typer.BadParameter("a topic is missing; give -t or a URL (-L) with one.")
@@ -69,24 +52,10 @@ def pub(
     if sum(ways) != 1:
         raise typer.BadParameter("give exactly one of -m, -f, -l, -n and -s, to say what to publish.")
     payload = None if lines else _payload(message, file, whole)
-    client = shared.make_client(
-        target,
-        level,
-        properties,
-        client_id=client_id,
-        id_prefix=id_prefix,
-        keep_alive=keep_alive,
-        keep_session=keep_session,
-        expiry=session_expiry,
-        will_topic=will_topic,
-        will_payload=will_payload,
-        will_qos=will_qos,
-        will_retain=will_retain,
-        max_inflight=max_inflight,
-    )
-    publications = Publications(client, topic, qos, retain, properties.get("publish"), quiet)
+    client = connection.make_client(properties, max_inflight=max_inflight)
+    publications = Publications(client, topic, qos, retain, properties.get("publish"), connection.quiet)
     work = _publish(publications, payload, repeat, repeat_delay, properties.get("disconnect"))
-    raise typer.Exit(shared.run("pub", work, debug=debug, quiet=quiet, version=level))
+    raise typer.Exit(run("pub", work, connection))
 
 
 def _payload(message: str | None, file: str | None, whole: bool) -> bytes:

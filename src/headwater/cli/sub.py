@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headwater.cli import connection as shared
+from headwater.cli.connection import ConnectionOptions, Qos, on_signals, run, with_connection_options
 from headwater.cli.failure import TIMED_OUT, complain
 
 MOST_LEVELS: Final = 65535
@@ -18,16 +18,18 @@ MOST_LEVELS: Final = 65535
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headwater.client import Client, Properties, Publish
+    from headwater.client import Client, Message, Properties
 
 
+@with_connection_options
 def sub(
+    connection: ConnectionOptions,
     topics: Annotated[list[str] | None, typer.Option("-t", "--topic", help="Topic filter; may be repeated.")] = None,
     filter_out: Annotated[
         list[str] | None, typer.Option("-T", "--filter-out", help="Filter of topics not to show.")
     ] = None,
     unsubscribe: Annotated[list[str] | None, typer.Option("-U", "--unsubscribe", help="Filter to unsubscribe.")] = None,
-    qos: shared.Qos = 0,
+    qos: Qos = 0,
     count: Annotated[int, typer.Option("-C", min=0, help="Leave after so many messages; 0: never.")] = 0,
     timeout: Annotated[float, typer.Option("-W", min=0, help="Leave after so many seconds, with status 27.")] = 0,
     only_subscribe: Annotated[bool, typer.Option("-E", help="Leave when the broker has subscribed us.")] = False,
@@ -38,32 +40,15 @@ def sub(
     no_retained: Annotated[bool, typer.Option("-R", help="Do not print retained messages.")] = False,
     retained_only: Annotated[bool, typer.Option("--retained-only", help="Leave at the first not retained.")] = False,
     remove_retained: Annotated[bool, typer.Option("--remove-retained", help="Clear retained messages seen.")] = False,
-    host: shared.Host = None,
-    port: shared.Port = None,
-    url: shared.Url = None,
-    version: shared.Version = "5",
-    username: shared.Username = None,
-    password: shared.Password = None,
-    client_id: shared.ClientId = None,
-    id_prefix: shared.IdPrefix = None,
-    keep_alive: shared.KeepAlive = 60,
-    keep_session: shared.KeepSession = False,
-    session_expiry: shared.SessionExpiry = None,
-    will_topic: shared.WillTopic = None,
-    will_payload: shared.WillPayload = None,
-    will_qos: shared.WillQos = 0,
-    will_retain: shared.WillRetain = False,
-    property_options: shared.PropertyOptions = None,
-    debug: shared.Debug = False,
-    quiet: shared.Quiet = False,
 ) -> None:
-    """Subscribe and print what arrives. The options are those of mosquitto_sub."""
+    """Subscribe and print what arrives, until told to stop; a lost connection is made again. The options are those of
+    mosquitto_sub."""
     from headwater.cli.output import compile_format
     from headwater.cli.properties import parse_properties
+    from headwater.client import Reconnect
 
-    target = shared.Target(url, host, port, username, password)
-    level = shared.protocol_version(version)
-    properties = parse_properties(property_options or [])
+    target = connection.target()
+    properties = parse_properties(connection.property_options or [])
     filters = [*(topics or []), *([target.topic] if target.topic else [])]
     if not filters and not unsubscribe:
         raise typer.BadParameter("a topic filter is missing; give -t or a URL (-L) with one.")
@@ -72,21 +57,8 @@ def sub(
     if no_retained and retained_only:
         raise typer.BadParameter("-R and --retained-only together leave nothing to print.")
     shown = compile_format(format or ("%t %p" if verbose else "%p"), pretty=pretty)
-    client = shared.make_client(
-        target,
-        level,
-        properties,
-        client_id=client_id,
-        id_prefix=id_prefix,
-        keep_alive=keep_alive,
-        keep_session=keep_session,
-        expiry=session_expiry,
-        will_topic=will_topic,
-        will_payload=will_payload,
-        will_qos=will_qos,
-        will_retain=will_retain,
-    )
-    subscriber = Subscriber(client, properties, quiet)
+    client = connection.make_client(properties, reconnect=Reconnect())
+    subscriber = Subscriber(client, properties, connection.quiet)
     subscriber.print = lambda message: _write(shown(message) + (b"" if no_newline else b"\n"))
     subscriber.filter_out = filter_out or []
     subscriber.count = count
@@ -95,7 +67,7 @@ def sub(
     subscriber.remove_retained = remove_retained
     work = subscriber.run(filters, qos, unsubscribe or [], only_subscribe, timeout)
     try:
-        status = shared.run("sub", work, debug=debug, quiet=quiet, version=level)
+        status = run("sub", work, connection)
         sys.stdout.flush()
     except BrokenPipeError:  # `headwater sub … | head`: nobody wants more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -123,7 +95,7 @@ class Subscriber:
         self._client = client
         self._properties = properties
         self._quiet = quiet
-        self.print: Callable[[Publish], None]
+        self.print: Callable[[Message], None]
         self.filter_out: list[str] = []
         self.count = 0
         self.no_retained = False
@@ -134,7 +106,7 @@ class Subscriber:
         self, filters: list[str], qos: int, unsubscribe: list[str], only_subscribe: bool, timeout: float
     ) -> int:
         work = asyncio.ensure_future(self._connected(filters, qos, unsubscribe, only_subscribe))
-        shared.on_signals(work.cancel)
+        on_signals(work.cancel)
         try:
             async with asyncio.timeout(timeout or None):
                 return await work

@@ -1,9 +1,19 @@
-"""Packets over one asyncio transport: decodes what arrives, encodes what leaves, knows when it was quiet."""
+"""Packets over one asyncio transport: decodes what arrives, encodes what leaves, knows when it was quiet.
+
+This is the only file that knows what packets travel over. Another way, such as WebSocket, needs another `open_link`;
+the rest of the client sees a Link.
+
+What is sent within one turn of the event loop leaves in one write. While reading is paused nothing is decoded either:
+what one read brought stays in bytes, so that a burst of small packets does not become many messages at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ipaddress
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -16,104 +26,154 @@ from headwater.wire.packets import V5, Disconnect, Packet
 
 LAST_WORDS: Final = 1.0
 """Seconds to tell a peer that broke the protocol why it is left."""
+NEXT_ADDRESS: Final = 0.25
+"""Seconds before the next address of a host is tried beside the last one."""
+WRITE_AT: Final = 65536
+"""Bytes that are not held back until the turn ends."""
 
 log: Final = logging.getLogger("headwater.client")
 
 
+class Address:
+    """Where the server is, and how to get there."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        self.host = host
+        self.port = port
+        self.tls = tls
+        self.is_name = True
+        """And may stand for several addresses. One address needs no race between several, in which asyncio loses a
+        socket now and then when it is cancelled."""
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(host)
+            self.is_name = False
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+async def open_link(address: Address, make: Callable[[], Link]) -> Link:
+    """Connect by TCP, with TLS if the address says so; raises OSError (ssl.SSLError is one)."""
+    loop = asyncio.get_running_loop()
+    if address.is_name and isinstance(loop, asyncio.BaseEventLoop):  # uvloop tries one address after the other
+        made = loop.create_connection(
+            make, address.host, address.port, ssl=address.tls, happy_eyeballs_delay=NEXT_ADDRESS
+        )
+    else:
+        made = loop.create_connection(make, address.host, address.port, ssl=address.tls)
+    return (await made)[1]
+
+
 class Link(asyncio.Protocol):
     """`on_packet` gets each packet in order; it may raise RemoteProtocolError. `on_end` is called once, with the
-    error that ended the link or None when the transport was closed."""
+    error that ended the link or None when the transport was closed. `on_writable` is called when the peer takes data
+    again after it took too little."""
 
-    def __init__(
-        self,
-        version: int,
-        largest_packet: int | None,
-        on_packet: Callable[[Packet], None],
-        on_end: Callable[[Exception | None], None],
-    ) -> None:
+    def __init__(self, version: int, largest_packet: int | None) -> None:
         self._version = version
-        self._on_packet = on_packet
-        self._on_end = on_end
         self._reader = PacketReader() if largest_packet is None else PacketReader(largest_packet)
         self._loop = asyncio.get_running_loop()
-        self._writable: asyncio.Future[None] | None = None
         self._violation: RemoteProtocolError | None = None
+        self._unwritten: list[bytes] = []
+        self._unwritten_size = 0
+        self.on_packet: Callable[[Packet], None] = lambda packet: None
+        self.on_end: Callable[[Exception | None], None] = lambda error: None
+        self.on_writable: Callable[[], None] = lambda: None
         self.closed: asyncio.Future[None] = self._loop.create_future()
-        self._sent_at = self._received_at = self._loop.time()
+        self.sent_at = self.received_at = self._loop.time()
         self.is_paused = False
+        self.is_writable = True
+        self._is_made = False
+        """Whether there is a transport; with TLS it takes a while."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._is_made = True
 
     def data_received(self, data: bytes) -> None:
+        self.received_at = self._loop.time()
+        self._reader.feed(data)
+        self._decode()
+
+    def _decode(self) -> None:
         if self._violation is not None:
             return
-        self._received_at = self._loop.time()
         try:
-            self._reader.feed(data)
-            for first_byte, body in self._reader:
-                packet = decode(first_byte, body, self._version, FROM_SERVER)
+            while not self.is_paused and (frame := self._reader.next_frame()) is not None:
+                packet = decode(frame[0], frame[1], self._version, FROM_SERVER)
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("received %s", in_one_line(packet))
-                self._on_packet(packet)
+                self.on_packet(packet)
         except RemoteProtocolError as error:
             self._violation = error
             if self._version == V5:
                 self.send(Disconnect(error.reason))  # [MQTT-4.13.1-1]
-            self._transport.close()
+            self._close()
             self._loop.call_later(LAST_WORDS, self._transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._unwritten.clear()
         if not self.closed.done():
             self.closed.set_result(None)
-        self.resume_writing()
-        self._on_end(self._violation or error)
+        self.on_end(self._violation or error)
 
     def send(self, packet: Packet) -> None:
-        self.send_bytes(encode(packet, self._version), packet)
-
-    def send_bytes(self, data: bytes, packet: Packet) -> None:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("sending %s", in_one_line(packet))
-        self._sent_at = self._loop.time()
-        self._transport.write(data)
+        self.write(encode(packet, self._version))
 
-    async def drain(self) -> None:
-        """Wait while the peer takes less than we send."""
-        if self._writable is not None:
-            await asyncio.shield(self._writable)
+    def write(self, data: bytes) -> None:
+        self.sent_at = self._loop.time()
+        if not self._unwritten:
+            self._loop.call_soon(self._flush)
+        self._unwritten.append(data)
+        self._unwritten_size += len(data)
+        if self._unwritten_size >= WRITE_AT:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._unwritten:
+            data = b"".join(self._unwritten)
+            self._unwritten.clear()
+            self._unwritten_size = 0
+            self._transport.write(data)
 
     def pause_writing(self) -> None:
-        self._writable = self._loop.create_future()
+        self.is_writable = False
 
     def resume_writing(self) -> None:
-        if self._writable is not None:
-            self._writable.set_result(None)
-            self._writable = None
+        self.is_writable = True
+        self.on_writable()
 
     def pause_reading(self) -> None:
+        """Take no more packets, whether they have arrived already or not."""
         if not self.is_paused:
             self.is_paused = True
-            self._transport.pause_reading()
+            if not self._transport.is_closing():
+                self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self.is_paused and not self._transport.is_closing():
-            self.is_paused = False
-            self._received_at = self._loop.time()
+        if not self.is_paused:
+            return
+        self.is_paused = False
+        self.received_at = self._loop.time()
+        self._decode()  # which may pause again
+        if not self.is_paused and not self._transport.is_closing():
             self._transport.resume_reading()
 
     @property
-    def quiet_since(self) -> float:
-        """Since when one of the two directions has been quiet."""
-        return min(self._sent_at, self._received_at)
-
-    @property
     def is_open(self) -> bool:
-        return not self._transport.is_closing()
+        return self._is_made and not self._transport.is_closing()
+
+    def _close(self) -> None:
+        self._flush()
+        self._transport.close()
 
     async def close(self, patience: float) -> None:
         """Send what is still to be sent, for at most `patience` seconds, and end the link."""
-        self._transport.close()
+        if not self._is_made:
+            return
+        self._close()
         try:
             async with asyncio.timeout(patience):
                 await asyncio.shield(self.closed)
@@ -122,4 +182,5 @@ class Link(asyncio.Protocol):
             await self.closed
 
     def abort(self) -> None:
-        self._transport.abort()
+        if self._is_made:
+            self._transport.abort()

@@ -374,7 +374,7 @@ class HotPath(Sending):
             if unacked:
                 packet = header(0x30, len(topic) + len(carried) + len(payload)) + topic + carried + payload
                 for member in unacked:
-                    self.send0(member, packet, version)
+                    self.send0(member, packet, 1, version)
         if fanout.any_special:
             message = decode(0x32, data[p:end], own, FROM_CLIENT)
             assert isinstance(message, Publish)

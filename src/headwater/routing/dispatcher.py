@@ -101,6 +101,12 @@ class Dispatcher:
         """One of `members`, which is not empty, in order of joining, and never changed by anybody."""
         raise NotImplementedError
 
+    def also(self, member: Member, left: int, now: float) -> int:
+        """How many of `left` more messages, of the same topic and QoS 0, that came together with the one just chosen
+        for, the same member gets as well: they count as chosen and sent. Each needs a choice of its own unless a
+        dispatcher knows that it makes no difference."""
+        return 0
+
     def beliefs(self, member: Member, now: float) -> dict[str, float]:
         """What it believes of a member, for people to look at: `seconds_per_message`, `seconds_of_work`,
         `seconds_away`; only what it has an opinion on."""

@@ -186,6 +186,16 @@ class Group:
             member.in_flight_since.append(now)
         self.dispatcher.sent(member, size, qos, now)
 
+    def also(self, member: Member, left: int, size: int, now: float) -> int:
+        """How many of `left` more messages like the one that was just sent, with QoS 0, have become the member's."""
+        count = self.dispatcher.also(member, left, now)
+        if count:
+            self.sent_messages += count
+            member.sent_messages += count
+            member.sent_bytes += count * size
+            member.sent_since_report += count
+        return count
+
     def acknowledged(self, member: Member, now: float) -> None:
         """A delivery with QoS 1 or 2 has ended: the oldest, as clients acknowledge in order [MQTT-4.6.0-2]. One that
         does not balances the same in the mean."""

@@ -63,6 +63,7 @@ from headwater.routing.dispatchers.line import NOWHERE, QUICKEST, Line
 GRAIN: Final = 0.002  # seconds; ways that differ by less are equally long
 TOLL: Final = 0.15  # of the way counts
 PROBE: Final[i64] = 64
+SHORT: Final = 0.0005  # seconds; work that a member may be given without looking at the others
 NOTABLE: Final = 1.05  # factor; times per message that differ by less are taken for the same in the group's mean
 
 
@@ -93,6 +94,19 @@ class Adaptive(Dispatcher):
             line = self._to_be_probed(line, now)
         self._give(line, now)
         return line.member
+
+    def also(self, member: Member, left: int, now: float) -> int:
+        """What comes in one turn starts and ends at the same times whoever of several equal ones gets it. So a member
+        gets several at once, but no more than half of its equal share, nor than SHORT seconds of work."""
+        line = _line(member)
+        service = self._service(line)
+        count = min(left // (2 * len(self._members)), int(SHORT / service))
+        if count > 0:
+            self._choices += count
+            line.visited = self._choices
+            line.dispatched_also(count, now, service, line.others)
+            self._put(line, now)
+        return count
 
     def taken(self, member: Member, now: float) -> None:
         self._choices += 1

@@ -132,6 +132,12 @@ class Line:
         self.bound_at = max(self.bound_at, now) + typical * (1.0 / FACTOR)
         self.patience = typical * FACTOR
 
+    def dispatched_also(self, count: int, now: float, service: float, typical: float) -> None:
+        """So many more messages of QoS 0 are on their way to it, sent together with the last one."""
+        self.free_at = min(self.free_at + count * service, now + LONGEST)
+        self.bound_at += count * typical * (1.0 / FACTOR)
+        self.sent_count += count
+
     def sent(self, qos: int, now: float) -> None:
         """It was sent. If nothing is known of its time per message, it is late from the beginning: it gets no second
         message before the first is done, as long as there are others to choose."""
