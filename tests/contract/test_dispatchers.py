@@ -230,3 +230,25 @@ def test_who_gets_several_at_once_gets_no_more_than_there_are(
         assert also * member.reported_seconds <= 0.0005
         left -= also
     assert sum(member.sent_messages for member in group.members()) == group.sent_messages == count
+
+
+@every_dispatcher
+def test_acknowledgements_that_come_together_are_as_many_single_ones(name: str) -> None:
+    """Of two groups with the same past, one is told of each acknowledgement and one of all in a turn at once."""
+    single, together = group_of(name, *range(3)), group_of(name, *range(3))
+    clock = Clock()
+    for turn in range(200):
+        now = clock()
+        for group in (single, together):
+            for _ in range(4):
+                give(group, now, qos=1)
+        done = clock() + (0.02 if turn % 3 else 0.0)
+        for member in single.members():
+            for _ in range(member.in_flight):
+                single.acknowledged(member, done)
+        for member in together.members():
+            together.acknowledged(member, done, member.in_flight)
+        assert all(member.in_flight == 0 for group in (single, together) for member in group.members())
+    if name not in ("random", "sticky", "capacity"):
+        shares = [[member.sent_messages for member in group.members()] for group in (single, together)]
+        assert shares[0] == pytest.approx(shares[1], abs=12)

@@ -30,7 +30,9 @@ TOPICS = ["a", "a/b", "a/c", "b", "b/c/d", "$x/a"]
 FILTERS = ["a", "a/b", "a/+", "a/#", "#", "+", "b/c/d", "b/#", "$x/#", "$share/g/a/#", "$share/h/#"]
 
 SHARED_FILTERS = ["$share/g/a/#", "$share/g/a/#", "$share/h/#", "a/+"]
-SURE_DISPATCHERS = sorted(DISPATCHERS.keys() - {"random", "sticky", "capacity"})  # no chance in them
+# Not those with chance in them, nor the one that is told of many acknowledgements at once on the hot path: what it
+# believes then may differ in the last digit, and so who of two equal ones is next.
+SURE_DISPATCHERS = sorted(DISPATCHERS.keys() - {"random", "sticky", "capacity", "adaptive"})
 
 Step = Callable[["Run"], None]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from headwater.routing.router import Recipient, Route
 from headwater.routing.shared import Group
 from headwater.routing.trie import Subscribers
 from headwater.session.connection import Connection
-from headwater.session.outbound import Flight
+from headwater.session.rights import Rights
 from headwater.session.session import Session
 from headwater.wire.errors import RemoteProtocolError
 
@@ -43,6 +44,21 @@ class Channel(Connection):
         self.read_size = FIRST_READ
         self.address = ""
         self.loopback = False
+        self.transport: Transport | None = None
+        self.entrance: Entrance | None = None
+        self.allow_anonymous: bool | None = None
+        self.certificate: dict[str, object] | None = None
+        """The client's certificate as ssl.SSLSocket.getpeercert has it, checked."""
+        self.identity: str | None = None
+        """The name in the certificate, which is the client's user name whatever its CONNECT says."""
+        self.rights: Rights | None = None
+        """What may be published here; None: everything."""
+        self.meter: object | None = None
+        """How fast the client may send; None: as fast as it likes."""
+        self.deciding = False
+        """Somebody is finding out who this is; what comes behind CONNECT is kept until then."""
+        self.paused = False
+        """Not read from, by our own will."""
         self.opened_at = turn.now
         self.last_seen = turn.now
         self.max_in = turn.max_connect_size
@@ -83,6 +99,37 @@ class Channel(Connection):
         if not self.dirty:
             self.dirty = True
             turn.dirty.append(self)
+
+    def end_of_input(self) -> None:
+        """The peer has said that nothing more comes: reading ends behind what was read."""
+        if self.socket is not None:
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RD)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Transport:
+    """What lies between a channel and its socket, where that is not plain: TLS, WebSocket."""
+
+    def writable(self) -> None:
+        """The socket takes bytes, and the channel has none: those of the transport itself may go."""
+        raise RuntimeError("not connected")
+
+    def end(self) -> None:
+        """Say that nothing more comes, if the socket takes it; more than once is fine."""
+        raise RuntimeError("not connected")
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Entrance:
+    """Where channels come in: what holds for those of one listener."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+
+    def admit(self, channel: Channel) -> bool:
+        """Prepare a new channel, before anything is read; False: it may not come in."""
+        raise RuntimeError("not connected")
 
 
 class Fanout:
@@ -149,6 +196,10 @@ class Slow:
         """Bytes would have to wait for this socket, and there is no memory left for them: end it."""
         raise RuntimeError("not connected")
 
+    def metered(self, channel: Channel, size: int, messages: int) -> None:
+        """So many bytes of packets, so many of them PUBLISH, were dealt with for a channel that has a meter."""
+        raise RuntimeError("not connected")
+
     def overfull(self, channel: Channel) -> None:
         """More bytes wait for this socket than allowed: stop reading from it."""
         raise RuntimeError("not connected")
@@ -166,8 +217,8 @@ class Deliver:
         """Send or queue one delivery."""
         raise RuntimeError("not connected")
 
-    def ended(self, session: Session, flight: Flight) -> None:
-        """A QoS 1 or 2 delivery has been acknowledged to its end, or refused."""
+    def ended(self, session: Session, group: object, count: int) -> None:
+        """QoS 1 or 2 deliveries of a group (None: of none) have been acknowledged to their end, or refused."""
         raise RuntimeError("not connected")
 
     def hasten(self, channel: Channel) -> None:

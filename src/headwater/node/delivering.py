@@ -17,7 +17,7 @@ from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient
 from headwater.routing.shared import Group
 from headwater.session.connection import CONNECTED
-from headwater.session.outbound import MAX_PACKET_ID, Flight
+from headwater.session.outbound import MAX_PACKET_ID
 from headwater.session.session import Session
 from headwater.session.waiting import DROPPED, OVERFLOW, QUEUED, SEND
 from headwater.wire.reasons import QUOTA_EXCEEDED
@@ -82,6 +82,9 @@ class Delivering(Deliver):
 
     def send_delivery(self, channel: Channel, session: Session, delivery: Delivery) -> None:
         """Send a message now; the quota allows it."""
+        if channel.rights is not None and not channel.rights.receives(delivery.message.topic):
+            self.dropped(session, delivery)  # it waited, and may not be received any more
+            return
         packet_id = 0
         if delivery.qos:
             packet_id = session.outbound.take_id()  # there is one: the quota is at most MAX_PACKET_ID
@@ -115,10 +118,10 @@ class Delivering(Deliver):
             size = len(delivery.message.payload) + len(delivery.message.topic) + HEADERS
             cast(Group, delivery.group).sent(member, size, delivery.qos, self.server.hot.now)
 
-    def ended(self, session: Session, flight: Flight) -> None:
-        member = _member(session, flight.group)
+    def ended(self, session: Session, group: object, count: int) -> None:
+        member = _member(session, group)
         if member is not None:
-            cast(Group, flight.group).acknowledged(member, self.server.hot.now)
+            cast(Group, group).acknowledged(member, self.server.hot.now, count)
 
     def hasten(self, channel: Channel) -> None:
         """Let TCP acknowledge at once what came: a client that does not switch off Nagle's algorithm (paho, say) holds

@@ -40,6 +40,8 @@ PUBACK_NOBODY_TAIL: Final = b"\x10"
 NO_PROPERTIES: Final = b"\x00"
 CONNECT_BYTE: Final = 0x10
 SMALL_PART: Final = 4096
+MAX_BEHIND_CONNECT: Final = 1 << 17
+"""Bytes that may come behind CONNECT while it is decided on; the socket is not read from meanwhile."""
 LARGE_PACKET: Final = 65536
 """A packet that arrives in parts and is larger than this is counted in the budget while it is collected."""
 
@@ -59,6 +61,7 @@ class HotPath(Sending):
             if collected is None:
                 return
             data = collected
+        published = self.stats.publish_received
         try:
             pos = self._packets(channel, data)
         except RemoteProtocolError as error:
@@ -71,11 +74,19 @@ class HotPath(Sending):
             channel.last_seen = self.now  # [MQTT-3.1.2-22] whole packets count, not bytes
         if pos < len(data) and channel.state != CLOSING:
             self._keep(channel, data[pos:] if pos else data)
+        if channel.meter is not None and pos:
+            self.slow.metered(channel, pos, self.stats.publish_received - published)
 
     def _collect(self, channel: Channel, data: bytes) -> bytes | None:
         parts = channel.parts
         assert parts is not None
         size = len(data)
+        if channel.deciding:
+            parts.append(data)
+            channel.have += size
+            if channel.have > MAX_BEHIND_CONNECT:
+                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too much came before CONNACK"))
+            return None
         if channel.have + size < channel.need:
             if channel.need > LARGE_PACKET:
                 if self.budget.used + size > self.budget.limit:
@@ -98,6 +109,10 @@ class HotPath(Sending):
     def _keep(self, channel: Channel, rest: bytes) -> None:
         """Part of a packet: remember it and how much it needs, so that a large packet is joined once."""
         size = len(rest)
+        if channel.deciding:
+            channel.parts = [rest]
+            channel.have = size
+            return
         need = size + 1
         if size >= 2:
             remaining = 0
@@ -117,6 +132,13 @@ class HotPath(Sending):
         channel.parts = [rest]
         channel.have = size
         channel.need = need
+
+    def take_kept(self, channel: Channel) -> bytes:
+        """What came behind CONNECT while it was decided on."""
+        kept = b"".join(channel.parts or [])
+        channel.need = 0
+        channel.parts = None
+        return kept
 
     def discard_partial(self, channel: Channel) -> None:
         if channel.need > LARGE_PACKET:
@@ -174,6 +196,8 @@ class HotPath(Sending):
             self.slow.packet(channel, first, data[p:end])
             if channel.state == CLOSING:
                 return n
+            if channel.deciding:
+                return end
             fast = channel.fast and self.enabled
             pos = end
         return pos
@@ -190,6 +214,8 @@ class HotPath(Sending):
             fanout = self.fanouts.resolve(data[p + 2 : te])
             if fanout is None:
                 return 0
+        if channel.rights is not None and not channel.rights.publishes(data[p + 2 : te]):
+            return 0
         v5 = channel.version == V5
         body = te
         if v5:
@@ -285,6 +311,8 @@ class HotPath(Sending):
             fanout = self.fanouts.resolve(data[p + 2 : te])
             if fanout is None:
                 return 0
+        if channel.rights is not None and not channel.rights.publishes(data[p + 2 : te]):
+            return 0
         v5 = channel.version == V5
         props = b""
         if v5:
@@ -395,6 +423,8 @@ class HotPath(Sending):
         flights = outbound.flights
         n = len(data)
         count = 0
+        group: object = None
+        of_group = 0
         while True:
             packet_id = data[pos + 2] << 8 | data[pos + 3]
             flight = flights.get(packet_id)
@@ -405,12 +435,19 @@ class HotPath(Sending):
                     del flights[packet_id]
                     outbound.quota += 1
                     outbound.budget.used -= flight.size
-                if flight.group is not None:
-                    self.delivering.ended(session, flight)
+                if flight.group is not group:
+                    if of_group:
+                        self.delivering.ended(session, group, of_group)
+                    group = flight.group
+                    of_group = 0
+                if group is not None:
+                    of_group += 1
             count += 1
             pos += 4
             if n - pos < 4 or data[pos] != 0x40 or data[pos + 1] != 2:
                 break
+        if of_group:
+            self.delivering.ended(session, group, of_group)
         self.stats.received += count
         if channel.held or channel.awaited or outbound.unsent:
             self.delivering.drain(channel)

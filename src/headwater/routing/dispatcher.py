@@ -130,6 +130,11 @@ class Dispatcher:
     def acknowledged(self, member: Member, sent_at: float, now: float) -> None:
         """The member's oldest delivery in flight, dispatched at `sent_at`, has ended."""
 
+    def acknowledged_together(self, member: Member, sent_at: list[float], now: float) -> None:
+        """So many of the oldest have ended in one turn; the member knows of all of them already."""
+        for each in sent_at:
+            self.acknowledged(member, each, now)
+
     def reported(self, member: Member, waiting: int, seconds_per_message: float | None, now: float) -> None:
         """A valid report came: messages waiting at the client, mean time of those done since its last report (None:
         none was). The member still holds what it knew before this report."""

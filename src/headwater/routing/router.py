@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from headwater.message import Delivery, Message, Subscription
 from headwater.routing.retained import Retained
 from headwater.routing.shared import Group, Groups
@@ -59,6 +61,14 @@ class Route:
         self.empty = not recipients and not groups
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Gate:
+    """Who may get a topic's messages, beside having subscribed to them."""
+
+    def may_receive(self, session: object, topic: str) -> bool:
+        raise RuntimeError("not connected")
+
+
 class Router:
     """Subscriptions, shared groups and retained messages of one broker. Sessions are opaque keys here."""
 
@@ -69,6 +79,7 @@ class Router:
         self.groups = groups
         self.merge_overlapping = merge_overlapping
         self.max_cached = max_cached
+        self.gate: Gate | None = None
         self.trie = Trie()
         self.routes: dict[str, Route] = {}
         self.epoch = 0
@@ -95,6 +106,11 @@ class Router:
         else:
             self.routes.pop(filter, None)
 
+    def forget(self) -> None:
+        """Forget all routes: what the gate lets through has changed."""
+        self.epoch += 1
+        self.routes.clear()
+
     def route(self, topic: str) -> Route:
         route = self.routes.get(topic)
         if route is None:
@@ -108,8 +124,11 @@ class Router:
     def _resolve(self, topic: str) -> Route:
         found: dict[object, list[Subscription]] = {}
         recipients: list[Recipient] = []
+        gate = self.gate
         for entries in self.trie.match(topic):
             for session, subscription in entries.items():
+                if gate is not None and not gate.may_receive(session, topic):
+                    continue
                 if not self.merge_overlapping:
                     recipients.append(Recipient(session, [subscription]))
                 elif session in found:

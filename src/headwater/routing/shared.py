@@ -196,11 +196,19 @@ class Group:
             member.sent_since_report += count
         return count
 
-    def acknowledged(self, member: Member, now: float) -> None:
-        """A delivery with QoS 1 or 2 has ended: the oldest, as clients acknowledge in order [MQTT-4.6.0-2]. One that
+    def acknowledged(self, member: Member, now: float, count: int = 1) -> None:
+        """Deliveries with QoS 1 or 2 have ended: the oldest, as clients acknowledge in order [MQTT-4.6.0-2]. One that
         does not balances the same in the mean."""
-        if member.in_flight_since:
-            self.dispatcher.acknowledged(member, member.in_flight_since.popleft(), now)
+        in_flight = member.in_flight_since
+        if count == 1:
+            if in_flight:
+                self.dispatcher.acknowledged(member, in_flight.popleft(), now)
+            return
+        ended: list[float] = []
+        while in_flight and len(ended) < count:
+            ended.append(in_flight.popleft())
+        if ended:
+            self.dispatcher.acknowledged_together(member, ended, now)
 
     def reported(self, member: Member, waiting: int, seconds_per_message: float | None, now: float) -> None:
         """A report that `reports.read_report` has found valid."""

@@ -136,7 +136,13 @@ class Adaptive(Dispatcher):
 
     def acknowledged(self, member: Member, sent_at: float, now: float) -> None:
         line = _line(member)
-        self._learn(line, line.acknowledged(sent_at, self._service(line), now), True, now)
+        self._learn(line, line.acknowledged(sent_at, 0, self._service(line), now), True, now)
+        self._changed(line, now)
+
+    def acknowledged_together(self, member: Member, sent_at: list[float], now: float) -> None:
+        line = _line(member)
+        more: i64 = len(sent_at) - 1
+        self._learn(line, line.acknowledged(sent_at[0], more, self._service(line), now), True, now)
         self._changed(line, now)
 
     def reported(self, member: Member, waiting: int, seconds_per_message: float | None, now: float) -> None:

@@ -151,14 +151,15 @@ class Line:
 
     # ---- acknowledgements ------------------------------------------------------------------------------------
 
-    def acknowledged(self, sent_at: float, service: float, now: float) -> float:
-        """The time per message to be believed from now on; `service` is the one believed so far."""
+    def acknowledged(self, sent_at: float, more: int, service: float, now: float) -> float:
+        """The time per message to be believed from now on; `service` is the one believed so far. `more` have ended
+        together with the one that was dispatched at `sent_at`."""
         before = self.acknowledged_at
         self.acknowledged_at = now
         if not self.acks_tell:
             return service
         if self.member.waiting < 0:
-            service = self._learn(sent_at, before, service, now)
+            service = self._learn(sent_at, before, more, service, now)
         member = self.member
         in_flight = member.in_flight
         delay = self.delay
@@ -175,22 +176,21 @@ class Line:
         self.free_at = max(head + in_flight * service, self.sent_at + delay + service)
         return service
 
-    def _learn(self, sent_at: float, before: float, service: float, now: float) -> float:
+    def _learn(self, sent_at: float, before: float, more: int, service: float, now: float) -> float:
         """Acknowledgements that come together, because the client or the broker deals with many at once, are one
         measurement: so many were done since the one before. Together is what comes sooner than it could have been
         done: a client may write two and the network send the second one later."""
         if sent_at < before and now - before < TOGETHER * service:
             if self.together > 0.0:
                 self.span += now - before
-                self.together += 1.0
-                self.gap_weight += (1.0 - self.gap_weight) * GAIN
-                service = self._mean_gap()
+                service = self._join(1 + more)
             self.in_pairs = True
             return min(max(service, QUICKEST), SLOWEST)
         response = now - sent_at
         self.together = 0.0
         if sent_at >= before:  # nothing was in flight: it went there, was processed, and the answer came back
-            alone = self.member.in_flight == 0 or response <= self.idle_response or self.idle_response <= 0.0
+            none_left = self.member.in_flight + more == 0
+            alone = none_left or response <= self.idle_response or self.idle_response <= 0.0
             if alone:  # else its acknowledgement may have waited for the next one's
                 self.idle_response = _mean(self.idle_response, response)
             self._begin(response - 2.0 * self.delay)
@@ -201,6 +201,10 @@ class Line:
             if self.idle_response > 0.0:
                 wish = max(0.0, self.idle_response - self.busy_gap) / 2.0
                 self.delay += (wish - self.delay) * GAIN
+        if more:
+            self.in_pairs = True
+            if self.together > 0.0:
+                service = self._join(more)
         service = min(max(service, QUICKEST), SLOWEST)
         if self.member.way > 0.0:
             self.delay = self.member.way
@@ -213,6 +217,16 @@ class Line:
         self.together = 1.0
         self.gap_before = self.busy_gap
         self.gap_weight = GAIN
+
+    def _join(self, count: int) -> float:
+        """So many more belong to the measurement."""
+        self.together += count
+        if count == 1:
+            self.gap_weight += (1.0 - self.gap_weight) * GAIN
+        else:
+            left: float = (1.0 - GAIN) ** count
+            self.gap_weight = 1.0 - (1.0 - self.gap_weight) * left
+        return self._mean_gap()
 
     def _mean_gap(self) -> float:
         gap = self.span / self.together
