@@ -11,10 +11,12 @@ from typing import NamedTuple
 import pytest
 
 from headwater.node.config import Config
+from headwater.node.settings import leaves, rows_of
 
 ROOT = Path(__file__).parent.parent
 LIMITS = ROOT / "docs" / "limits.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
+LEAVES = dict(leaves(Config))
 COLUMNS = ["what", "default", "setting", "what happens", "test"]
 
 
@@ -75,14 +77,19 @@ def test_every_limit_names_a_test_that_exists() -> None:
 
 
 def test_every_setting_that_a_limit_names_exists() -> None:
-    named = [(row.what, name) for row in rows() for name in re.findall(r"`(\w+)`", row.setting)]
-    assert [f"{what}: {name}" for what, name in named if name not in Config.model_fields] == []
+    named = [(row.what, name) for row in rows() for name in re.findall(r"`([\w.]+)`", row.setting)]
+    assert [f"{what}: {name}" for what, name in named if name not in {**Config.model_fields, **LEAVES}] == []
 
 
-@pytest.mark.parametrize("name", Config.model_fields)
+@pytest.mark.parametrize("name", {**Config.model_fields, **LEAVES})
 def test_every_setting_is_described(name: str) -> None:
-    assert Config.model_fields[name].description
+    field = LEAVES.get(name) or Config.model_fields[name]
+    assert field.description
     assert f"`{name}`" in CONFIGURATION.read_text(encoding="utf-8")
+    row = rows_of(field.annotation)
+    for each in {} if row is None else row.model_fields:
+        assert f"`{name}.{each}`" in CONFIGURATION.read_text(encoding="utf-8")
+        assert row is not None and row.model_fields[each].description
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:

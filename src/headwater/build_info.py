@@ -37,6 +37,8 @@ COMPILED: Final = (
     "node/sharing",
     "node/publishing",
     "node/subscribing",
+    "node/transports/tls",
+    "node/transports/websocket",
 )
 """Modules, and packages whose modules are all meant, below the package's folder. A package's `__init__` only
 re-exports and stays interpreted."""

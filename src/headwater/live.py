@@ -137,8 +137,9 @@ class LiveView:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("", style="dim")
         for heading in ("messages/s", "bytes/s", "messages", "bytes"):
-            table.add_column(heading, justify="right", header_style="dim")
-        table.add_column("messages/s in the last minute", header_style="dim", style="cyan", no_wrap=True)
+            table.add_column(heading, justify="right", header_style="dim", no_wrap=True, min_width=len(heading))
+        # Where there is little room, this column gives way.
+        table.add_column("messages/s in the last minute", header_style="dim", style="cyan", overflow="crop", ratio=1)
         for name, messages, amount, total, total_bytes in (
             ("in", self._messages_in, self._bytes_in, statistics.messages_received, statistics.bytes_received),
             ("out", self._messages_out, self._bytes_out, statistics.messages_sent, statistics.bytes_sent),

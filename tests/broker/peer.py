@@ -30,6 +30,12 @@ class Target(NamedTuple):
     port: int
     ours: bool
 
+    def open(self, deadline: float) -> socket.socket:
+        """A new connection: TCP here."""
+        sock = socket.create_connection((self.host, self.port), timeout=deadline)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
 
 class Publication(NamedTuple):
     """A received PUBLISH, taken apart. Property values are lists by name (see `build.PROPERTIES`)."""
@@ -62,10 +68,8 @@ class Peer:
 
     @classmethod
     def connect(cls, target: Target, *, version: int = 5, deadline: float = DEADLINE) -> Peer:
-        """A TCP connection; no packet is sent."""
-        sock = socket.create_connection((target.host, target.port), timeout=deadline)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(sock, version, target.ours, deadline)
+        """A connection; no packet is sent."""
+        return cls(target.open(deadline), version, target.ours, deadline)
 
     # --- sending ---
 

@@ -3,35 +3,47 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, SecretStr, ValidationError
 
-from headwater.node.config import Config, ConfigError, load_config
+from headwater.node.config import NEEDS_RESTART, RELOADABLE, Admin, Config, ConfigError, load_config
+from headwater.node.settings import Settings, leaves, load, parse_assignment, rows_of, value_of
+from headwater.node.toml_text import effective, template, toml_value
+from headwater.node.transports.settings import ListenerSettings
 
 ROOT = Path(__file__).parent.parent.parent
+TOKEN = "a-token-of-sixteen"
+LEAVES = {name: field for name, field in leaves(Config) if rows_of(field.annotation) is None}
+OTHER: dict[str, Any] = {
+    "shared_dispatcher": "random",
+    "shared_dispatchers": {"$share/+/jobs/#": "random"},
+    "shared_weights": {"w*": 50},
+    "log_to": ["syslog", "file:/tmp/x.log"],
+    "admin.token": SecretStr(TOKEN),
+    "access.jwt_algorithms": ["ES384"],
+    "access.ban_exempt": ["10.0.0.0/8"],
+}
+NEEDS = {"admin.enabled": {"admin.token": TOKEN}}
+"""Settings that do not come alone."""
 
 
 def other_value(name: str) -> Any:
     """A valid value of a setting that is not its default."""
-    field = Config.model_fields[name]
+    field = LEAVES[name]
+    default = field.get_default(call_default_factory=True)
+    if name in OTHER:
+        return OTHER[name]
     if get_origin(field.annotation) is Literal:
-        return next(value for value in get_args(field.annotation) if value != field.default)
-    if field.default is None or isinstance(field.default, bool):
-        return not field.default
-    if isinstance(field.default, str):
-        return "random" if name == "shared_dispatcher" else "other"
-    if name == "shared_dispatchers":
-        return {"$share/+/jobs/#": "random"}
-    return {"w*": 50} if isinstance(field.default, dict) else 5000
-
-
-def toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {json.dumps(each)}" for key, each in value.items()) + "}"
-    return json.dumps(value)
+        return next(value for value in get_args(field.annotation) if value != default)
+    if default is None and str in get_args(field.annotation):
+        return "other"
+    if default is None or isinstance(default, bool):
+        return not default
+    return "other" if isinstance(default, str) else 5000
 
 
 def written(folder: Path, text: str) -> str:
@@ -40,18 +52,87 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", Config.model_fields)
+def in_file(settings: dict[str, Any]) -> str:
+    """Dotted names are what TOML calls dotted keys."""
+    return "".join(f"{name} = {toml_value(value)}\n" for name, value in settings.items())
+
+
+def changed(config: Config) -> set[str]:
+    return {name for name in LEAVES if value_of(config, name) != value_of(Config(), name)}
+
+
+@pytest.mark.parametrize("name", LEAVES)
 def test_each_setting_can_be_read_from_a_file(name: str, tmp_path: Path) -> None:
-    value = other_value(name)
-    config = load_config(written(tmp_path, f"{name} = {toml(value)}\n"), {})
-    assert getattr(config, name) == value != getattr(Config(), name)
-    assert config.model_dump(exclude={name}) == Config().model_dump(exclude={name})
+    value, others = other_value(name), NEEDS.get(name, {})
+    config = load_config(written(tmp_path, in_file({name: value, **others})), {}, {})
+    assert value_of(config, name) == value
+    assert changed(config) == {name, *others}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_each_setting_can_be_given_by_environment_and_flag(name: str) -> None:
+    value, others = other_value(name), NEEDS.get(name, {})
+    secret = value.get_secret_value() if isinstance(value, SecretStr) else value
+    text = secret if isinstance(secret, str) else toml_value(secret)
+    variable = "HEADWATER_" + name.upper().replace(".", "__")
+    for config in (
+        load_config(None, others, {variable: text}),
+        load_config(None, dict([parse_assignment(Config, f"{name}={text}")]) | others, {}),
+    ):
+        assert value_of(config, name) == value
+        assert changed(config) == {name, *others}
 
 
 def test_flags_win_over_the_file_and_those_not_given_do_not(tmp_path: Path) -> None:
     path = written(tmp_path, 'port = 1\nhost = "h"\n')
     assert load_config(path, {"port": 2, "host": None}).model_dump(include={"port", "host"}) == {"port": 2, "host": "h"}
-    assert load_config(None, {}) == Config()
+    assert load_config(None, {}, {}) == Config()
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, 'port = 1\nmax_qos = 1\nmax_inflight = 1\n[admin]\nport = 1\nhost = "file"\n')
+    environment = {"HEADWATER_PORT": "2", "HEADWATER_MAX_QOS": "0", "HEADWATER_ADMIN__PORT": "2", "OTHER_PORT": "9"}
+    loaded = load(Config, path, environment, {"port": 3})
+    config = loaded.settings
+    assert (config.port, config.max_qos, config.max_inflight) == (3, 0, 1)
+    assert (config.admin.port, config.admin.host) == (2, "file")
+    assert {name: loaded.origins.get(name) for name in ("port", "max_qos", "max_inflight", "admin.port", "host")} == {
+        "port": "command line",
+        "max_qos": "environment HEADWATER_MAX_QOS",
+        "max_inflight": path,
+        "admin.port": "environment HEADWATER_ADMIN__PORT",
+        "host": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("HEADWATER_PROT", "did you mean HEADWATER_PORT?"),
+        ("HEADWATER_ADMIN__PROT", "did you mean HEADWATER_ADMIN__PORT?"),
+        ("HEADWATER_MAX_CONECTIONS", "did you mean HEADWATER_MAX_CONNECTIONS?"),
+        ("HEADWATER_ADMIN__ZZZZZZZZ", "no such setting"),
+        ("HEADWATER_PORT", "setting 'port' (from the environment HEADWATER_PORT)"),
+    ],
+)
+def test_a_mistake_in_the_environment_is_said(variable: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, {}, {variable: "tcp://10.0.0.1:1883"})
+    assert variable in str(caught.value) and said in str(caught.value)
+
+
+def test_variables_of_others_that_begin_like_ours_are_passed_over() -> None:
+    strange = {"HEADWATER_SERVICE_HOST": "10.0.0.1", "HEADWATER_PORT_1883_TCP_ADDR": "10.0.0.1", "HEADWATER_PURE": "1"}
+    assert load_config(None, {}, strange) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("port", "NAME=VALUE"), ("=1", "NAME=VALUE"), ("prot=1", "did you mean 'p")]
+)
+def test_a_flag_that_is_no_setting(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, dict([parse_assignment(Config, text)]), {})
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +148,10 @@ def test_flags_win_over_the_file_and_those_not_given_do_not(tmp_path: Path) -> N
         ("connect_timeout = 0", ["setting 'connect_timeout'", "greater than 0"]),
         ('shared_dispatcher = "fair"', ["setting 'shared_dispatcher'", "round_robin"]),
         ('shared_weights = {"a*" = 100, b = 101}', ["setting 'shared_weights'", "weight of 'b'", "1 to 100"]),
+        ("[admin]\nprot = 1", ["unknown setting 'admin.prot'", "did you mean 'port'?"]),
+        ("admin = 5", ["setting 'admin'"]),
+        ('log_to = ["printer"]', ["setting 'log_to'", "'printer' is none of stderr"]),
+        ("[admin]\nenabled = true", ["setting 'admin'", "needs either `token` or `token_file`"]),
         ('shared_weights = {"a*" = 0.5}', ["setting 'shared_weights.a*'", "got 0.5"]),
         ("port = ", ["is not valid TOML"]),
     ],
@@ -104,6 +189,79 @@ def test_settings_cannot_be_changed_afterwards() -> None:
         Config().port = 5
 
 
+class Row(Settings):
+    name: str = Field(description="A name.")
+    tags: list[str] = Field(default=[], description="Tags.")
+
+
+class Tables(Settings):
+    rows: list[Row] = Field(default=[], description="Rows.")
+    named: dict[str, Row] = Field(default={}, description="Rows by name.")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[rows]]\nnam = 1", "unknown setting 'rows.0.nam'; did you mean 'name'?"),
+        ("[named.a]\nnam = 1", "unknown setting 'named.a.nam'; did you mean 'name'?"),
+        ("[[rows]]\nname = 1", "setting 'rows.0.name': Input should be a valid string (got 1)"),
+    ],
+)
+def test_mistakes_in_rows_are_said_too(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(Tables, written(tmp_path, text), {}, {})
+    assert said in str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize("token", ["short-but-secret", "secret\u00e4" * 9, 17])
+def test_secrets_are_not_repeated(token: Any, tmp_path: Path) -> None:
+    for text in (in_file({"admin.token": token, "admin.enabled": "perhaps"}), in_file({"admin.token": token})):
+        try:
+            config = load_config(written(tmp_path, text), {}, {})
+        except ConfigError as error:
+            said = str(error)
+        else:
+            said = repr(config) + effective(config, {})
+        assert str(token) not in said
+
+
+def test_the_template_says_every_default(tmp_path: Path) -> None:
+    text = template(Config)
+    assert load_config(written(tmp_path, text), {}, {}) == Config(), "as it is, it changes nothing"
+    stated, in_row = [], False
+    for line in text.splitlines():
+        in_row = line.startswith("# [") or (in_row and not line.startswith("["))
+        # What has no default stands there without a value; rows and their tables are examples.
+        if not (in_row or line.startswith("##") or line.endswith(" =")):
+            stated.append(line.removeprefix("# "))
+    said = tomllib.loads("\n".join(stated))
+    for name, field in LEAVES.items():
+        value: Any = said
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        default = field.get_default(call_default_factory=True)
+        assert value == (None if isinstance(default, SecretStr) else default), name
+
+
+def test_what_is_in_force_can_be_read_again(tmp_path: Path) -> None:
+    config = Config(
+        port=5,
+        shared_weights={"a b": 3},
+        log_to=["file:/a\nb"],
+        admin=Admin(token=SecretStr(TOKEN)),
+        listeners=[ListenerSettings(port=7)],
+    )
+    text = effective(config, {"port": "command line"})
+    assert "port = 5  # command line" in text.splitlines()
+    assert TOKEN not in text and "# token is set, and not shown" in text
+    again = load_config(written(tmp_path, text), {"admin.token": TOKEN}, {})
+    assert again == config
+
+
+def test_what_can_be_reloaded_exists() -> None:
+    assert (RELOADABLE | NEEDS_RESTART) - Config.model_fields.keys() - dict(leaves(Config)).keys() == set()
+
+
 # ---- docs/limits.md ----
 
 
@@ -112,16 +270,18 @@ def limits() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
 
 
-@pytest.mark.parametrize("name", [name for name in Config.model_fields if name != "log_level"])
+@pytest.mark.parametrize("name", [name for name in LEAVES if not name.startswith("log_")])
 def test_each_setting_stands_among_the_limits(name: str) -> None:
-    assert any(f"`{name}`" in setting for _, _, setting, _, _ in limits())
+    """By its own name or by that of its table."""
+    wanted = {f"`{name}`", f"`{name.partition('.')[0]}`"}
+    assert any(each in setting for _, _, setting, _, _ in limits() for each in wanted)
 
 
 def test_defaults_among_the_limits_are_true() -> None:
     checked = 0
     for _, default, setting, _, _ in limits():
         if default.startswith("`") and setting:
-            expected = getattr(Config(), setting.strip("`"))
+            expected = value_of(Config(), setting.strip("`"))
             assert default.split("`")[1] == json.dumps(expected), setting
             checked += 1
     assert checked > 20

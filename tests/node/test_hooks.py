@@ -433,14 +433,14 @@ def test_the_page_of_events_is_up_to_date() -> None:
 
 
 def test_no_event_is_told_that_is_not_in_the_table() -> None:
-    """Each name that the sources give to `allow`, `transform` or `tell` is an event of that kind, and each is there."""
+    """Each name given to `allow`, `ask`, `transform` or `tell` is an event of that kind, none is left."""
     folder = Path(inspect.getfile(Broker)).parent
     given = {}
     for path in folder.glob("*.py"):
         for call, name in re.findall(
-            r"\.(allow|transform|tell|_failed)\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")
+            r"\.(allow|ask|transform|tell|_failed)\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")
         ):
-            given[name] = {"allow": GUARD, "transform": FILTER, "tell": WATCHER, "_failed": GUARD}[call]
+            given[name] = {"transform": FILTER, "tell": WATCHER}.get(call, GUARD)
     assert given == {name: event.kind for name, event in EVENTS.items()}
 
 

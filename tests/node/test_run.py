@@ -143,7 +143,19 @@ def test_a_wrong_configuration_is_said_and_ends_it(text: str, said: str, tmp_pat
 
 def test_what_a_plain_broker_does_not_need_is_not_loaded(tmp_path: Path) -> None:
     """Modules of these names lie in its path, so an import of one of them would succeed and be seen."""
-    heavy = ["fastapi", "rocksdict", "pyspark", "uvicorn", "httpx", "pyarrow", "deltalake", "matplotlib", "numpy"]
+    heavy = [
+        "fastapi",
+        "starlette",
+        "prometheus_client",
+        "rocksdict",
+        "pyspark",
+        "uvicorn",
+        "httpx",
+        "pyarrow",
+        "deltalake",
+        "matplotlib",
+        "numpy",
+    ]
     for name in heavy:
         (tmp_path / f"{name}.py").touch()
     with started(python=("-X", "importtime"), path=str(tmp_path)) as broker:

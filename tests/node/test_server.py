@@ -148,11 +148,16 @@ def test_last_words_may_be_read_for_a_moment() -> None:
 
 
 def test_a_wall_clock_that_jumps_does_not_matter() -> None:
-    """No module asks for the time of day: the loop and the broker read the monotonic clock, the others are told."""
+    """No module asks for the time of day: the loop and the broker read the monotonic clock, the others are told. Only
+    what is shown to people has it, and a token's end, which is made an interval at once."""
+    shown = {PACKAGE / "node" / name for name in ("logs.py", "tracing.py", "access/tokens.py")}
     wrong: list[str] = []
     clocks: list[str] = []
     for path in sorted(
-        each for part in ("node", "session", "routing", "wire") for each in (PACKAGE / part).rglob("*.py")
+        each
+        for part in ("node", "session", "routing", "wire")
+        for each in (PACKAGE / part).rglob("*.py")
+        if each not in shown
     ):
         for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names: list[str] = []

@@ -13,4 +13,7 @@ def main() -> None:
     from headwater.cli.app import app
     from headwater.cli.properties import gather_properties
 
-    app(args=gather_properties(sys.argv[1:]), prog_name="headwater")
+    arguments = sys.argv[1:]
+    if arguments[:1] != ["passwd"]:  # whose -D is something else, as mosquitto_passwd's
+        arguments = gather_properties(arguments)
+    app(args=arguments, prog_name="headwater")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.failure import fail
+from headwater.cli.config import Assignments, load_settings, read_settings
+from headwater.cli.config import config as config_commands
+from headwater.cli.passwd import passwd
 from headwater.cli.pub import pub
 from headwater.cli.reproduce import reproduce
 from headwater.cli.sub import sub
+from headwater.cli.top import top
+
+if TYPE_CHECKING:
+    from headwater.node.config import Config
 
 app = typer.Typer(
     name="headwater",
@@ -22,6 +28,9 @@ app = typer.Typer(
 )
 app.command()(pub)
 app.command()(sub)
+app.command()(top)
+app.command()(passwd)
+app.add_typer(config_commands)
 app.add_typer(reproduce)
 
 
@@ -46,21 +55,20 @@ def broker(
     port: Annotated[int | None, typer.Option("--port", "-p", help="TCP port; 0 takes a free one.")] = None,
     config: Annotated[str | None, typer.Option("--config", "-c", help="Settings in a TOML file.")] = None,
     log_level: Annotated[LogLevel | None, typer.Option(help="Least severe log line shown.")] = None,
+    assignments: Assignments = None,
     live: Annotated[bool, typer.Option("--live", help="Show connections and message rates as they change.")] = False,
 ) -> None:
-    """Run an MQTT 3.1.1 and 5.0 broker until it is told to stop (SIGINT, SIGTERM)."""
-    from headwater.node.config import ConfigError, load_config
-
-    level = None if log_level is None else log_level.value
-    try:
-        settings = load_config(config, {"host": host, "port": port, "log_level": level})
-    except ConfigError as error:
-        fail("broker", str(error))
+    """Run an MQTT 3.1.1 and 5.0 broker until it is told to stop (SIGINT, SIGTERM); SIGHUP reads the settings again."""
+    flags = {"host": host, "port": port, "log_level": None if log_level is None else log_level.value}
+    settings = load_settings("broker", config, flags, assignments).settings
     from headwater.node.run import run_broker
+
+    def again() -> Config:
+        return read_settings(config, flags, assignments).settings
 
     view = None
     if live:
         from headwater.live import LiveView
 
         view = LiveView()
-    raise typer.Exit(run_broker(settings, view))
+    raise typer.Exit(run_broker(settings, view, again))

@@ -49,8 +49,8 @@ from headwater.wire.packets import (
 from headwater.wire.reasons import PACKET_TOO_LARGE, SUCCESS
 from headwater.wire.status import LONGEST_INTERVAL, consent
 
-PORT: Final = 1883
-TLS_PORT: Final = 8883
+PORTS: Final = {"tcp": (1883, 8883), "websocket": (80, 443), "unix": (0, 0)}
+"""Without and with TLS."""
 RECEIVE_MAXIMUM: Final = 100
 USUAL_LIMIT: Final = 20
 """Of publications under way that a server takes in MQTT 3.1.1, where it cannot say."""
@@ -73,6 +73,8 @@ class Client:
         port: int | None = None,
         *,
         tls: bool | ssl.SSLContext = False,
+        transport: Literal["tcp", "websocket", "unix"] = "tcp",
+        websocket_path: str = "/mqtt",
         client_id: str = "",
         version: int = V5,
         username: str | None = None,
@@ -91,6 +93,8 @@ class Client:
         timeout: float = 10.0,
     ) -> None:
         """`tls` is True for the system's certificates, or a context with your own; the port is then 8883 unless given.
+        `transport` is "tcp", "websocket" (the port is then 80, with TLS 443, unless given) or "unix", where `host` is
+        the socket's path.
 
         `acknowledge` says when a message with QoS 1 or 2 is acknowledged: "after_body" of the loop, when the next one
         is asked for or the client is left without an exception; or "manual", by `await message.ack()`.
@@ -106,9 +110,13 @@ class Client:
         """
         if acknowledge not in ("after_body", "manual"):
             raise ValueError(f"acknowledge is 'after_body' or 'manual', not {acknowledge!r}")
+        if transport not in PORTS:
+            raise ValueError(f"transport is one of {', '.join(PORTS)}, not {transport!r}")
         context = ssl.create_default_context() if tls is True else tls or None
+        if transport == "unix" and context is not None:
+            raise ValueError("TLS on a Unix socket is not supported")
         self.host = host
-        self.port = port if port is not None else PORT if context is None else TLS_PORT
+        self.port = port if port is not None else PORTS[transport][context is not None]
         self.client_id = client_id
         self.version = version
         self.session_present = False
@@ -138,7 +146,11 @@ class Client:
         self._conversation = Conversation(version, ours, ours.receive_maximum, inflight)
         self.messages = Messages(self._conversation.inbox, is_automatic=acknowledge == "after_body")
         self._line = Line(
-            Address(host, self.port, context),
+            Address(
+                *(host, self.port, context),
+                web_path=websocket_path if transport == "websocket" else "",
+                is_unix=transport == "unix",
+            ),
             self._conversation,
             self._make_connect,
             self._accepted,

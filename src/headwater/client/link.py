@@ -1,7 +1,7 @@
 """Packets over one asyncio transport: decodes what arrives, encodes what leaves, knows when it was quiet.
 
-This is the only file that knows what packets travel over. Another way, such as WebSocket, needs another `open_link`;
-the rest of the client sees a Link.
+This is the only file that knows what packets travel over: TCP, TLS, a Unix socket, WebSocket (websocket.py). The rest
+of the client sees a Link.
 
 What is sent within one turn of the event loop leaves in one write. While reading is paused nothing is decoded either:
 what one read brought stays in bytes, so that a burst of small packets does not become many messages at once.
@@ -15,7 +15,7 @@ import ipaddress
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from headwater.client.trace import in_one_line
 from headwater.wire.decode import FROM_SERVER, decode
@@ -33,14 +33,21 @@ WRITE_AT: Final = 65536
 
 log: Final = logging.getLogger("headwater.client")
 
+Made = TypeVar("Made", bound=asyncio.Protocol)
+
 
 class Address:
-    """Where the server is, and how to get there."""
+    """Where the server is, and how to get there: by TCP, over WebSocket if there is a `web_path`, or by the Unix socket
+    at the path `host`; with TLS if there is a context."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext | None, *, web_path: str = "", is_unix: bool = False
+    ) -> None:
         self.host = host
         self.port = port
         self.tls = tls
+        self.web_path = web_path
+        self.is_unix = is_unix
         self.is_name = True
         """And may stand for several addresses. One address needs no race between several, in which asyncio loses a
         socket now and then when it is cancelled."""
@@ -49,12 +56,30 @@ class Address:
             self.is_name = False
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return self.host if self.is_unix else f"{self.host}:{self.port}{self.web_path}"
 
 
 async def open_link(address: Address, make: Callable[[], Link]) -> Link:
-    """Connect by TCP, with TLS if the address says so; raises OSError (ssl.SSLError is one)."""
+    """Connect; raises OSError (ssl.SSLError is one)."""
+    if not address.web_path:
+        return await _connect(address, make)
+    from headwater.client.websocket import Below
+
+    link = make()
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    below = await _connect(address, lambda: Below(f"{host}:{address.port}", address.web_path, link))
+    try:
+        await below.opened
+    except BaseException:
+        below.transport.abort()
+        raise
+    return link
+
+
+async def _connect(address: Address, make: Callable[[], Made]) -> Made:
     loop = asyncio.get_running_loop()
+    if address.is_unix:
+        return (await loop.create_unix_connection(make, address.host))[1]
     if address.is_name and isinstance(loop, asyncio.BaseEventLoop):  # uvloop tries one address after the other
         made = loop.create_connection(
             make, address.host, address.port, ssl=address.tls, happy_eyeballs_delay=NEXT_ADDRESS

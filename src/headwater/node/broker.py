@@ -10,7 +10,6 @@ loop it is a guest there, and slower.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 import time
@@ -18,6 +17,8 @@ from functools import partial
 from types import TracebackType
 
 from headwater.message import Message
+from headwater.node.access.limits import Ban
+from headwater.node.access.settings import AccessSettings
 from headwater.node.config import Config
 from headwater.node.group_view import GroupView, view_groups
 from headwater.node.hooks import Hooks
@@ -26,12 +27,13 @@ from headwater.node.selector import HotEventLoop
 from headwater.node.server import Server
 from headwater.node.statistics import Statistics
 from headwater.node.sys_topics import SysTopics
+from headwater.node.transports.listener import Listener
+from headwater.node.transports.settings import ListenerSettings
 from headwater.routing.topics import check_name
 from headwater.wire.reasons import SERVER_SHUTTING_DOWN
 
 log = logging.getLogger("headwater.broker")
 
-BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
 HOUSEKEEPING = 5.0
 """Seconds between looks for retained messages that expired."""
@@ -45,13 +47,13 @@ class Broker:
         self.hooks = hooks or Hooks()
         self.server = Server(self.config, self.hooks)
         self.addresses: list[tuple[str, int]] = []
-        self._listeners: list[socket.socket] = []
+        self.listeners: list[Listener] = []
         self._started_at = 0.0
         self._sys: SysTopics | None = None
 
     @property
     def port(self) -> int:
-        """The port of the first listener."""
+        """The port of the first listener that has one."""
         return self.addresses[0][1]
 
     async def __aenter__(self) -> Broker:
@@ -64,10 +66,10 @@ class Broker:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen. Raises OSError when an address cannot be listened on."""
+        """Listen. Raises OSError when an address cannot be listened on, CertificateError when TLS cannot be."""
         loop = asyncio.get_running_loop()
         server = self.server
-        listeners = _listen(self.config.host, self.config.port)
+        self.listeners = _open_all([Listener(settings) for settings in _listener_settings(self.config)])
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is None:
             plane = EpollPlane(server.hot, server.timers, loop.hot_selector.epoll)
             loop.hot_selector.plane = plane
@@ -75,13 +77,15 @@ class Broker:
         else:
             server.plane = GuestPlane(server.hot, server.timers, loop)
         self._started_at = time.monotonic()
+        server.deciding.clock = self._look_at_the_clock
         self.hooks.on_change = self._hooks_changed
         self._hooks_changed()
-        for listener in listeners:
-            self._listeners.append(listener)
-            address = listener.getsockname()
-            self.addresses.append((address[0], address[1]))
-            server.plane.listen(listener.fileno(), partial(self._accept, listener))
+        for listener in self.listeners:
+            listener.watch = server.plane.watch
+            for each in listener.sockets:
+                if not listener.settings.unix:
+                    self.addresses.append(each.getsockname()[:2])
+                server.plane.listen(each.fileno(), partial(self._accept, listener, each))
         self._housekeeping()
         if self.config.sys_interval:
             self._sys = SysTopics(server, self._started_at)
@@ -95,8 +99,9 @@ class Broker:
         if server.stopping:
             return
         server.stopping = True
-        for listener in self._listeners:
-            server.plane.unlisten(listener.fileno())
+        for listener in self.listeners:
+            for each in listener.sockets:
+                server.plane.unlisten(each.fileno())
             listener.close()
         server.hot.now = time.monotonic()
         for channel in list(server.channels):
@@ -109,10 +114,43 @@ class Broker:
             server.lost(channel)
         server.timers.clear()
         server.plane.close()
+        server.access.stop()
         loop = asyncio.get_running_loop()
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is server.plane:
             loop.hot_selector.plane = None
         self.hooks.tell("stopped", self)
+
+    def reload_certificates(self) -> None:
+        """Read the certificates, keys and revocation lists of all listeners again, for connections to come; those that
+        are there go on. CertificateError: something cannot be used, and nothing has changed."""
+        for use in [listener.load_certificates() for listener in self.listeners]:
+            use()
+
+    def reload_access(self, settings: AccessSettings | None = None) -> None:
+        """Read the files of `access` again, perhaps with other settings; live connections have their new rights when
+        this returns. AccessError: something cannot be used, and nothing has changed."""
+        self._look_at_the_clock()
+        self.server.access.reload(settings or self.server.access.settings)
+        self.server.plane.wake()
+
+    def ban(self, kind: str, value: str, seconds: float | None = None, reason: str = "") -> Ban:
+        """Refuse an `address`, `user` or `client` (id) and end its connections, for some time or until it is lifted.
+        ValueError: no such kind."""
+        self._look_at_the_clock()
+        ban = self.server.access.ban(kind, value, seconds, reason)
+        self.server.plane.wake()
+        return ban
+
+    def lift_ban(self, kind: str, value: str) -> bool:
+        """False when there is none."""
+        return self.server.access.bans.lift(kind, value)
+
+    def bans(self) -> list[Ban]:
+        """The bans now; their `until` is of `time.monotonic`."""
+        return self.server.access.bans.all(time.monotonic())
+
+    def _look_at_the_clock(self) -> None:
+        self.server.hot.now = time.monotonic()
 
     def publish(self, message: Message) -> None:
         """Route a message of the program's own, as if a client had published it. ValueError: no topic name."""
@@ -148,35 +186,35 @@ class Broker:
     def _hooks_changed(self) -> None:
         self.server.hot.enabled = not self.hooks.slow
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: Listener, listening: socket.socket) -> None:
         self.server.hot.now = time.monotonic()  # the time to connect counts from now, also in an event loop that slept
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                connection, address = listener.accept()
+                connection, peer = listening.accept()
             except BlockingIOError:
                 return
             except OSError as error:
-                self._accept_failed(listener, error)
+                self._accept_failed(listener, listening, error)
                 return
             try:
                 connection.setblocking(False)
-                host = address[0]
-                self.server.accept(connection, f"{host}:{address[1]}", _is_loopback(host))
+                address, loopback = listener.address_of(peer)
+                self.server.accept(connection, address, loopback, listener)
             except Exception:
                 self.server.stats.failures += 1
                 log.exception("serving a new connection failed")
                 connection.close()
             self.server.plane.wake()
 
-    def _accept_failed(self, listener: socket.socket, error: OSError) -> None:
+    def _accept_failed(self, listener: Listener, listening: socket.socket, error: OSError) -> None:
         """Out of file descriptors, most likely: leave the queue alone for a second instead of spinning."""
         log.error("cannot accept a connection: %s; raise the limit of open files (ulimit -n)", error.strerror)
         plane = self.server.plane
-        plane.unlisten(listener.fileno())
+        plane.unlisten(listening.fileno())
 
         def again() -> None:
             if not self.server.stopping:
-                plane.listen(listener.fileno(), partial(self._accept, listener))
+                plane.listen(listening.fileno(), partial(self._accept, listener, listening))
 
         self.server.timers.at(self.server.hot.now + 1.0, again)
 
@@ -193,43 +231,20 @@ class Broker:
             self._sys.publish(now)
 
 
-def _is_loopback(host: str) -> bool:
-    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
+def _listener_settings(config: Config) -> list[ListenerSettings]:
+    """`host` and `port` are a listener of their own, unless there are others and neither was set."""
+    if config.listeners and not config.model_fields_set & {"host", "port"}:
+        return config.listeners
+    return [ListenerSettings(host=config.host, port=config.port), *config.listeners]
 
 
-def _listen(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets on all addresses of a host, on one port. "localhost" without IPv6 is no error."""
-    sockets: list[socket.socket] = []
-    failed: OSError | None = None
-    for family, kind, protocol, _, found in socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    ):
-        address: tuple[object, ...] = found
-        if port == 0 and sockets:
-            address = (found[0], sockets[0].getsockname()[1], *found[2:])
+def _open_all(listeners: list[Listener]) -> list[Listener]:
+    """All of them or none."""
+    for number, listener in enumerate(listeners):
         try:
-            listener = socket.socket(family, kind, protocol)
-            try:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6 and host != "::":
-                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
-                listener.bind(address)
-                listener.listen(BACKLOG)
-            except OSError:
-                listener.close()
-                raise
-        except OSError as error:
-            failed = error
-            if port and error.errno in (errno.EADDRINUSE, errno.EACCES):
-                # Half of "localhost" would look like success, and clients would reach somebody else.
-                for other in sockets:
-                    other.close()
-                raise
-            continue
-        listener.setblocking(False)
-        sockets.append(listener)
-    if not sockets:
-        raise failed or OSError(f"no address for {host}")
-    sockets.sort(key=lambda s: s.family != socket.AF_INET)
-    return sockets
+            listener.open()
+        except OSError:
+            for other in listeners[:number]:
+                other.close()
+            raise
+    return listeners

@@ -1,40 +1,94 @@
-"""All settings of a node: one model, read from TOML, environment-free for now, overridden by flags.
+"""All settings of a node: one model. node/settings.py says where their values come from.
 
-Each field's description is its documentation; docs/configuration.md is made from it.
+Each field's description is its documentation; docs/configuration.md is made from it. `RELOADABLE`
+names those that a running broker takes over on SIGHUP.
 """
 
 from __future__ import annotations
 
-import difflib
-import tomllib
-from pathlib import Path
-from typing import Any, Literal
+import os
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
+from headwater.node.access.settings import AccessSettings
+from headwater.node.settings import ConfigError, Settings, load
+from headwater.node.transports.settings import ListenerSettings
 from headwater.routing.dispatcher_rules import check_pattern
 from headwater.routing.shared import DISPATCHERS, dispatcher
 
+__all__ = ["Admin", "Config", "ConfigError", "load_config"]
+
 KIB = 1024
 MIB = 1024 * KIB
+SHORTEST_TOKEN = 16
 
 
-class ConfigError(Exception):
-    """The configuration cannot be used; the text says what to change."""
+class Admin(Settings):
+    """The admin API."""
+
+    enabled: bool = Field(default=False, description="Whether the admin API is served (docs/operations.md).")
+    host: str = Field(default="localhost", description="Name or address that it listens on.")
+    port: int = Field(default=18830, ge=0, le=65535, description="Its TCP port; 0 takes a free one.")
+    token: SecretStr = Field(
+        default=SecretStr(""),
+        description=f"What callers must show (`Authorization: Bearer …`), at least {SHORTEST_TOKEN} characters.",
+    )
+    token_file: str = Field(
+        default="",
+        description="A file with the token, instead of `token`; read again on SIGHUP.",
+    )
+    open_metrics: bool = Field(default=False, description="Whether `/metrics` may be read without the token.")
+
+    @model_validator(mode="after")
+    def _has_a_token(self) -> Self:
+        secret = self.token.get_secret_value()
+        if self.enabled and bool(secret) == bool(self.token_file):
+            raise ValueError("the admin API needs either `token` or `token_file`")
+        if secret and (len(secret) < SHORTEST_TOKEN or not secret.isascii() or not secret.isprintable()):
+            raise ValueError(f"the token must be of at least {SHORTEST_TOKEN} printable ASCII characters")
+        return self
 
 
-class Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+RELOADABLE: Final = frozenset(
+    {
+        *("allow_anonymous", "log_level", "max_connections", "max_sessions", "connect_timeout", "max_keep_alive"),
+        *("max_session_expiry", "max_packet_size", "max_connect_size", "topic_alias_maximum", "response_information"),
+        *("server_reference", "max_inflight", "max_queued_messages", "max_queued_bytes", "queue_full"),
+        *("max_queue_memory", "write_timeout", "max_subscriptions", "max_retained"),
+        *("max_retained_bytes", "access", "admin.token", "admin.token_file", "admin.open_metrics"),
+    }
+)
+"""What a running broker takes over on SIGHUP, tables or dotted names (node/reloading.py)."""
+NEEDS_RESTART: Final = frozenset({"access.verify_threads"})
+"""Settings of such tables that it does not."""
 
+
+class Config(Settings):
     host: str = Field(
         default="localhost", description="Name or address to listen on; `0.0.0.0` for all IPv4, `::` for all."
     )
     port: int = Field(default=1883, ge=0, le=65535, description="TCP port; 0 takes a free one.")
+    listeners: list[ListenerSettings] = Field(
+        default=[],
+        description="Several listeners, each a table `[[listeners]]` with settings of its own (below). "
+        "With them, there is one at `host` and `port` only if either is set.",
+    )
     allow_anonymous: bool | None = Field(
-        default=None, description="Clients that no guard has authenticated: true, false, or unset: from loopback only."
+        default=None,
+        description="Clients that nobody has authenticated: true, false, or unset: from loopback only, and "
+        "not if passwords or tokens are asked for (`access`).",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line shown."
+    )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="Lines for people, or one JSON object per line."
+    )
+    log_to: list[str] = Field(
+        default=["stderr"],
+        description="Where log lines go: any of `stderr`, `file:PATH` (opened again on SIGHUP), `syslog`, `journald`.",
     )
 
     max_connections: int = Field(
@@ -55,7 +109,7 @@ class Config(BaseModel):
     )
     max_packet_size: int = Field(
         default=16 * MIB,
-        ge=1024,
+        ge=20,
         le=268_435_460,
         description="Largest packet taken, in bytes; larger ones end the connection (0x95).",
     )
@@ -146,6 +200,22 @@ class Config(BaseModel):
         "what comes earlier is ignored.",
     )
     sys_interval: float = Field(default=10.0, ge=0, description="Seconds between updates of `$SYS`; 0 turns it off.")
+    access: AccessSettings = Field(default=AccessSettings(), description="Who may do what (docs/access.md).")
+    admin: Admin = Field(default=Admin(), description="The admin API, health and metrics over HTTP.")
+
+    @field_validator("log_to", mode="before")
+    @classmethod
+    def _destinations_are_separated(cls, value: object) -> object:
+        return [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("log_to")
+    @classmethod
+    def _destinations_exist(cls, destinations: list[str]) -> list[str]:
+        for each in destinations:
+            kind, _, path = each.partition(":")
+            if each not in ("stderr", "syslog", "journald") and not (kind == "file" and path):
+                raise ValueError(f"{each!r} is none of stderr, file:PATH, syslog, journald")
+        return destinations
 
     @field_validator("shared_weights")
     @classmethod
@@ -170,26 +240,7 @@ class Config(BaseModel):
         return name
 
 
-def load_config(path: str | None, overrides: dict[str, Any]) -> Config:
-    """The settings in a TOML file with `overrides` (None: not given) over them; raises ConfigError."""
-    settings: dict[str, Any] = {}
-    if path is not None:
-        try:
-            settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    settings.update({key: value for key, value in overrides.items() if value is not None})
-    try:
-        return Config(**settings)
-    except ValidationError as error:
-        raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
-
-
-def _explain(problem: Any) -> str:
-    key = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(key, Config.model_fields, n=1)
-        return f"unknown setting '{key}'" + (f"; did you mean '{close[0]}'?" if close else "")
-    return f"setting '{key}': {problem['msg']} (got {problem['input']!r})"
+def load_config(path: str | None, overrides: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Config:
+    """The settings in a TOML file, the environment (None: that of the process) over them, and `overrides` (None: not
+    given) over both; raises ConfigError."""
+    return load(Config, path, os.environ if environment is None else environment, overrides).settings

@@ -9,11 +9,13 @@ session [MQTT-3.1.3-9]. Both are timers here.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from headwater.message import NEVER, Message
 from headwater.node.channel import Channel
+from headwater.node.deciding import Answer, both
 from headwater.node.hooks import Refusal
 from headwater.node.timers import Timer
 from headwater.routing.topics import InvalidTopicName, check_name
@@ -28,7 +30,6 @@ from headwater.wire.reasons import (
     CLIENT_IDENTIFIER_NOT_VALID,
     CONNACK_311,
     CONTINUE_AUTHENTICATION,
-    NOT_AUTHORIZED,
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     QOS_NOT_SUPPORTED,
@@ -71,18 +72,55 @@ class Connecting:
 
     def connect(self, channel: Channel, packet: Connect) -> None:
         channel.learn(packet)
-        refusal = self._check(channel, packet) or self.server.hooks.allow("connect", channel, packet)
+        if channel.identity is not None:
+            channel.username = channel.identity
+        server = self.server
+        refusal = server.access.admit(channel, packet) or self._check(channel, packet)
+        if refusal is None:
+            refusal = server.hooks.allow("connect", channel, packet)
         if refusal is None and channel.authentication_method is not None:
             channel.pending_connect = packet
             channel.state = AUTHENTICATING
             self._challenge(channel, None if packet.properties is None else packet.properties.authentication_data)
             return
+        answer = self._authenticate(channel, packet) if refusal is None else refusal
+        if answer is None or isinstance(answer, Refusal):
+            self._enter(channel, packet, None, answer)
+        else:
+            self._wait_for(channel, packet, answer)
+
+    def _enter(self, channel: Channel, packet: Connect, auth_data: bytes | None, refusal: Refusal | None) -> None:
         if refusal is None:
-            refusal = self._authenticate(channel, packet)
+            refusal = self.server.access.receive(channel)
         if refusal is not None:
             self._refused(channel, refusal)
         else:
-            self._accept(channel, packet, None)
+            self._accept(channel, packet, auth_data)
+
+    def _wait_for(self, channel: Channel, packet: Connect, answer: Awaitable[Refusal | None]) -> None:
+        """The answer to CONNECT comes later: nothing else of this channel is dealt with until then."""
+        channel.state = AUTHENTICATING
+        channel.deciding = True
+        channel.parts = []
+        channel.have = 0
+        channel.need = 1
+        self.server.pause(channel)
+        self.server.deciding.start(channel, answer, partial(self._answered, channel, packet))
+
+    def _answered(self, channel: Channel, packet: Connect, refusal: Refusal | None) -> None:
+        if not channel.deciding:
+            return  # it has gone, or took too long
+        server = self.server
+        channel.deciding = False
+        kept = server.hot.take_kept(channel)
+        server.resume(channel)
+        try:
+            self._enter(channel, packet, None, refusal)
+        except Exception:
+            server.crashed(channel)
+        if kept and channel.state == CONNECTED:
+            server.hot.feed(channel, kept)
+        server.plane.wake()
 
     def _check(self, channel: Channel, packet: Connect) -> Refusal | None:
         config = self.server.config
@@ -115,14 +153,16 @@ class Connecting:
             return Refusal(TOPIC_NAME_INVALID, str(error))
         return None
 
-    def _authenticate(self, channel: Channel, packet: Connect) -> Refusal | None:
-        hooks = self.server.hooks
-        if hooks.listens("connect_authenticate"):
-            return hooks.allow("connect_authenticate", channel, packet)
-        allowed = self.server.config.allow_anonymous
-        if allowed or (allowed is None and channel.loopback):
-            return None
-        return Refusal(NOT_AUTHORIZED, "anonymous clients are not allowed here")
+    def _authenticate(self, channel: Channel, packet: Connect) -> Answer:
+        """Guards decide, or the files and settings of `access`; where there are both, both must agree."""
+        server = self.server
+        hooks = server.hooks
+        if not hooks.listens("connect_authenticate"):
+            return server.access.authenticate(channel, packet)
+        answer = hooks.ask("connect_authenticate", channel, packet)
+        if not server.access.settings.authenticates or isinstance(answer, Refusal):
+            return answer
+        return both(answer, server.access.authenticate(channel, packet))
 
     def refuse(self, channel: Channel, reason: int, text: str, server_reference: str | None = None) -> None:
         """A CONNACK that says no, in the client's version; silence where 3.1.1 has no code for it."""
@@ -173,7 +213,7 @@ class Connecting:
             assert packet is not None
             channel.pending_connect = None
             channel.challenged = False
-            self._accept(channel, packet, answer.data)
+            self._enter(channel, packet, answer.data, None)
             return
         channel.challenged = not answer.done
         reason = SUCCESS if answer.done else CONTINUE_AUTHENTICATION
@@ -279,7 +319,9 @@ class Connecting:
             asked = 0 if packet.clean_start else FOR_EVER
         session.expiry_interval = min(asked, server.config.max_session_expiry)
         session.expires_at = NEVER
+        before = session.username
         session.username = channel.username
+        server.access.established(channel, session, before)
         session.will = None
         will = packet.will
         if will is not None:
@@ -321,6 +363,10 @@ class Connecting:
         """The channel's session goes on without it, or ends."""
         session = channel.session
         channel.session = None
+        self.server.access.ended(channel)
+        if channel.deciding:
+            channel.deciding = False
+            self.server.deciding.cancel(channel)
         if session is None or session.connection is not channel:
             return
         server = self.server
@@ -365,6 +411,9 @@ class Connecting:
         if session.will_expiry is not None:
             will.expires_at = self.server.hot.now + session.will_expiry
         message: Message = self.server.hooks.transform("will", will, session.client_id)
+        if session.rights is not None and not session.rights.publishes(message.topic.encode()):
+            self.server.access.refused_publishes += 1
+            return
         if self.server.hooks.allow("acl_check", session, message.topic, True) is None:
             self.server.publishing.route(message, None)
             self.server.hooks.tell("will_sent", message, session.client_id)
@@ -377,6 +426,7 @@ class Connecting:
             server.timers.cancel(timer)
         if server.sessions.get(session.client_id) is session:
             del server.sessions[session.client_id]
+        server.access.quotas.left(session)
         back = server.sharing.take_back(session, True)
         for subscription in list(session.subscriptions.values()):
             server.subscribing.remove(session, subscription)

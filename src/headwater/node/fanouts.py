@@ -59,6 +59,10 @@ class Fanouts:
     def _fanout(self, topic: str) -> Fanout:
         """The fan-out for what matches a topic. The subscribers of each matching filter are one dictionary, so these
         dictionaries' identities say who gets it; the fan-out keeps them alive, any change forgets all fan-outs."""
+        if self.router.gate is not None:  # subscribers of one filter may differ in what they may receive
+            if len(self.by_recipients) >= MAX_CACHED_TOPICS:
+                self._forget_fanouts()
+            return self._fanout_of(self.router.route(topic))
         found = self.router.trie.match(topic)
         key: list[int] = [id(subscribers) for subscribers in found]
         if len(self.router.groups):

@@ -4,14 +4,18 @@ Three kinds. A *guard* may veto: every guard must agree, and one that raises has
 returns the new value, or None to leave it as it is. A *watcher* cannot affect anything. A hook that raises is
 contained: counted in `failures`, logged with its traceback, and the broker goes on.
 
-Hooks run in the order in which they were added, on the broker's thread, between two packets: they must not block.
+Hooks run in the order in which they were added, on the broker's thread, between two packets: they must not block. A
+guard of `connect_authenticate` that has to ask somebody answers with something to wait for (it may be an `async def`):
+the client waits, the others do not.
 Nobody listening costs nothing: the hot path is only left for events that somebody added a hook to (`EVENTS`, `slow`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, NamedTuple, TypeVar
 
 log = logging.getLogger("headwater.hooks")
@@ -33,7 +37,9 @@ EVENTS: Final[dict[str, Event]] = {
     "started": Event(WATCHER, "broker", "The broker listens."),
     "stopped": Event(WATCHER, "broker", "The broker has stopped; all connections are closed."),
     "connect_authenticate": Event(
-        GUARD, "client, connect", "May this CONNECT (user name, password, certificate) be accepted?"
+        GUARD,
+        "client, connect",
+        "May this CONNECT (user name, password, certificate) be accepted? The guard may answer later (`async def`).",
     ),
     "acl_check": Event(
         GUARD, "client, topic, write", "May this client publish to (write) or subscribe to this topic or filter?", True
@@ -117,6 +123,16 @@ class Challenge(NamedTuple):
 
 
 Hook = Callable[..., Any]
+
+
+def give_up(answer: Awaitable[Any]) -> None:
+    """Nobody waits for this answer any more, if it has not come yet."""
+    if isinstance(answer, Coroutine):
+        answer.close()
+    elif isinstance(answer, asyncio.Future):
+        answer.cancel()
+
+
 Value = TypeVar("Value")
 
 
@@ -162,13 +178,52 @@ class Hooks:
         """Ask the guards: None when all agree, else the first refusal (reason 0x87 unless the guard gave another)."""
         for hook in self._hooks.get(event, ()):
             try:
-                if hook(*arguments) is False:
+                answer = hook(*arguments)
+                if answer is False:
                     return Refusal(0x87)
+                if answer is not None and inspect.isawaitable(answer):
+                    give_up(answer)
+                    raise TypeError(f"a guard of {event!r} cannot be waited for")
             except Refusal as refusal:
                 return refusal
             except Exception:
                 self._failed(event)
                 return Refusal(0x83, "a guard failed")
+        return None
+
+    def ask(self, event: str, *arguments: Any) -> Refusal | Awaitable[Refusal | None] | None:
+        """As `allow`, with guards that may answer later: by something to wait for, one behind the other."""
+        later: list[Awaitable[Any]] = []
+        for hook in self._hooks.get(event, ()):
+            try:
+                answer = hook(*arguments)
+                refusal = Refusal(0x87) if answer is False else None
+            except Refusal as raised:
+                refusal = raised
+            except Exception:
+                self._failed(event)
+                refusal = Refusal(0x83, "a guard failed")
+            if refusal is not None:
+                for other in later:
+                    give_up(other)
+                return refusal
+            if inspect.isawaitable(answer):
+                later.append(answer)
+        return self._all_agree(event, later) if later else None
+
+    async def _all_agree(self, event: str, answers: list[Awaitable[Any]]) -> Refusal | None:
+        try:
+            for answer in answers:
+                if await answer is False:
+                    return Refusal(0x87)
+        except Refusal as refusal:
+            return refusal
+        except Exception:
+            self._failed(event)
+            return Refusal(0x83, "a guard failed")
+        finally:
+            for answer in answers:
+                give_up(answer)
         return None
 
     def challenge(self, method: str, client: object, data: bytes | None, again: bool) -> Challenge | Refusal | None:

@@ -209,12 +209,13 @@ class HotPath(Sending):
         te = p + 2 + (data[p] << 8 | data[p + 1])
         if te > end:
             return 0
-        fanout = self.fanouts.topics.get(data[p + 2 : te])
+        topic = data[p + 2 : te]
+        fanout = self.fanouts.topics.get(topic)
         if fanout is None:
-            fanout = self.fanouts.resolve(data[p + 2 : te])
+            fanout = self.fanouts.resolve(topic)
             if fanout is None:
                 return 0
-        if channel.rights is not None and not channel.rights.publishes(data[p + 2 : te]):
+        if channel.rights is not None and not channel.rights.publishes(topic):
             return 0
         v5 = channel.version == V5
         body = te
@@ -306,12 +307,13 @@ class HotPath(Sending):
         te = p + 2 + (data[p] << 8 | data[p + 1])
         if te + 2 > end:
             return 0
-        fanout = self.fanouts.topics.get(data[p + 2 : te])
+        topic = data[p + 2 : te]
+        fanout = self.fanouts.topics.get(topic)
         if fanout is None:
-            fanout = self.fanouts.resolve(data[p + 2 : te])
+            fanout = self.fanouts.resolve(topic)
             if fanout is None:
                 return 0
-        if channel.rights is not None and not channel.rights.publishes(data[p + 2 : te]):
+        if channel.rights is not None and not channel.rights.publishes(topic):
             return 0
         v5 = channel.version == V5
         props = b""

@@ -85,6 +85,8 @@ class Plane:
     def _write(self, channel: Channel) -> None:
         hot = self.hot
         if channel.backlog is None:
+            if channel.transport is not None:
+                channel.transport.writable()
             return
         if hot.writable(channel):
             hot.slow.written(channel)
@@ -107,7 +109,8 @@ class EpollPlane(Plane):
         self.epoll.register(channel.fd, READABLE)
 
     def watch(self, channel: Channel, readable: bool, writable: bool) -> None:
-        self.epoll.modify(channel.fd, (READABLE if readable else 0) | (WRITABLE if writable else 0))
+        reads = readable and not channel.paused
+        self.epoll.modify(channel.fd, (READABLE if reads else 0) | (WRITABLE if writable else 0))
 
     def remove(self, channel: Channel) -> None:
         del self.channels[channel.fd]  # epoll forgets a descriptor when it is closed
@@ -195,7 +198,7 @@ class GuestPlane(Plane):
         self.wake()
 
     def watch(self, channel: Channel, readable: bool, writable: bool) -> None:
-        if readable:
+        if readable and not channel.paused:
             self.loop.add_reader(channel.fd, self._readable, channel)
         else:
             self.loop.remove_reader(channel.fd)

@@ -96,6 +96,9 @@ class Publishing:
         v5 = channel.version == V5
         if topic == "$SYS" or topic.startswith("$SYS/"):
             return NOT_AUTHORIZED if v5 else SUCCESS
+        if channel.rights is not None and not channel.rights.publishes(topic.encode()):
+            server.access.refused_publishes += 1
+            return NOT_AUTHORIZED if v5 else SUCCESS
         if server.hooks.slow:
             refusal = server.hooks.allow("acl_check", channel, topic, True)
             if refusal is not None:
@@ -111,7 +114,7 @@ class Publishing:
         """Retain a message if it asks for it and give it to all who want it; False when nobody does."""
         server = self.server
         if message.retain:
-            self._retain(message)
+            self._retain(message, None if publisher is None else publisher.username)
         route = server.router.route(message.topic)
         if server.hooks.slow:
             self._route_selected(message, publisher)
@@ -122,10 +125,14 @@ class Publishing:
                 server.sharing.deliver(group, message)
         return not route.empty
 
-    def _retain(self, message: Message) -> None:
+    def _retain(self, message: Message, username: str | None) -> None:
         retained = self.server.router.retained
+        quotas = self.server.access.quotas
+        if message.payload and not quotas.room_for_retained(username, message.topic, retained):
+            return
         # [MQTT-3.3.1-5, 3.3.1-6, 3.3.1-7]
         if retained.put(message) if message.payload else retained.remove(message.topic) is not None:
+            quotas.kept(username if message.payload else None, message.topic)
             self.server.hooks.tell("retain_message", message)
 
     def _route_selected(self, message: Message, publisher: Session | None) -> None:

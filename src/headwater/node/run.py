@@ -8,18 +8,30 @@ import logging
 import resource
 import signal
 import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headwater.build_info import version_line
+from headwater.node.admin.secret import read_token
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.logs import BackgroundHandler
+from headwater.node.logs import BackgroundHandler, open_sinks
+from headwater.node.reloading import Reloader
 from headwater.node.selector import run
+from headwater.node.settings import ConfigError
 from headwater.node.statistics import Statistics
+from headwater.node.transports.contexts import CertificateError
+from headwater.node.transports.sockets import address_text
+
+if TYPE_CHECKING:
+    from headwater.node.admin.serving import AdminServer
 
 log = logging.getLogger("headwater")
 
+ADMIN_NEEDS = ("fastapi", "uvicorn", "prometheus_client")
 SPARE_FILES = 64
 """File descriptors that a process needs beside its connections."""
 
@@ -34,42 +46,85 @@ class LiveView(Protocol):
     def update(self, statistics: Statistics) -> None: ...
 
 
-def run_broker(config: Config, live: LiveView | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code."""
-    handler = BackgroundHandler(sys.stderr)
+def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], Config] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. `read` reads the settings again, on SIGHUP."""
+    try:
+        _check_admin(config)
+        handler = BackgroundHandler(open_sinks(config.log_to), config.log_format)
+    except ConfigError as error:
+        print(f"headwater: {error}", file=sys.stderr)
+        return 1
     logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
     _raise_file_limit(config.max_connections)
     try:
-        return run(_serve(config, live))
+        return run(_serve(config, live, read or (lambda: config), handler))
     except OSError as error:
+        where = error.filename or address_text(config.host, config.port)
         print(
-            f"headwater: cannot listen on {config.host}:{config.port}: {error.strerror or error}; "
+            f"headwater: cannot listen on {where}: {error.strerror or error}; "
             "is another broker running there? Choose another with --port.",
             file=sys.stderr,
         )
+        return 1
+    except (ConfigError, CertificateError) as error:
+        print(f"headwater: {error}", file=sys.stderr)
         return 1
     finally:
         handler.finish()
 
 
-async def _serve(config: Config, live: LiveView | None) -> int:
+def _check_admin(config: Config) -> None:
+    """Say what is missing for the admin API before anything is started."""
+    if config.admin.enabled:
+        missing = [name for name in ADMIN_NEEDS if find_spec(name) is None]
+        if missing:
+            raise ConfigError(
+                f"the admin API needs {' and '.join(missing)}: pip install 'headwater[admin]', or set admin.enabled to "
+                "false"
+            )
+        read_token(config.admin)
+
+
+async def _serve(config: Config, live: LiveView | None, read: Callable[[], Config], handler: BackgroundHandler) -> int:
     broker = Broker(config)
     stop = asyncio.Event()
+    reloader = Reloader(broker, read, handler.reopen)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reloader.reload)
     await broker.start()
+    _announce(broker)
+    try:
+        admin = await _start_admin(broker, reloader) if config.admin.enabled else None
+    except BaseException:
+        await broker.stop()
+        raise
     # What is here now stays: the collector need not look at it again, and seldom at the rest.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
-    _announce(broker)
     if live is not None:
         await _show(broker, live, stop)
     await stop.wait()
     log.info("stopping: %d connections", broker.statistics().connections)
+    if admin is not None:
+        await admin.stop()
     await broker.stop()
     return 0
+
+
+async def _start_admin(broker: Broker, reloader: Reloader) -> AdminServer:
+    """Its libraries take most of a second to load: another thread does that, and clients are served meanwhile."""
+    serving = await asyncio.to_thread(import_module, "headwater.node.admin.serving")
+    admin: AdminServer = serving.AdminServer(broker, broker.config.admin)
+    try:
+        await admin.start()
+    except OSError as error:
+        error.filename = address_text(broker.config.admin.host, broker.config.admin.port)
+        raise
+    reloader.token = admin.guard
+    return admin
 
 
 async def _show(broker: Broker, live: LiveView, stop: asyncio.Event) -> None:
@@ -84,10 +139,12 @@ async def _show(broker: Broker, live: LiveView, stop: asyncio.Event) -> None:
 
 def _announce(broker: Broker) -> None:
     config = broker.config
-    for host, port in broker.addresses:
-        log.info("listening on %s port %d", host, port)
+    for listener in broker.listeners:
+        for place in listener.places():
+            log.info("listening on %s", place)
     log.info("%s", version_line())
-    if config.allow_anonymous or (config.allow_anonymous is None and not broker.hooks.listens("connect_authenticate")):
+    asked = config.access.authenticates or broker.hooks.listens("connect_authenticate")
+    if config.allow_anonymous or (config.allow_anonymous is None and not asked):
         where = "from anywhere" if config.allow_anonymous else "from this machine (loopback)"
         log.warning("anonymous clients are accepted %s; nobody is asked for a password", where)
 

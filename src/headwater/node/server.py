@@ -12,9 +12,11 @@ import socket
 from functools import partial
 from typing import Final
 
-from headwater.node.channel import Channel, Slow
+from headwater.node.access.access import Access
+from headwater.node.channel import Channel, Entrance, Slow
 from headwater.node.config import Config
 from headwater.node.connecting import Connecting
+from headwater.node.deciding import Deciding
 from headwater.node.delivering import Delivering
 from headwater.node.hooks import Hooks
 from headwater.node.hotpath import HotPath
@@ -83,6 +85,7 @@ class Server(Slow):
         hot.fanouts.max_topic_length = config.max_topic_length
         hot.fanouts.max_topic_levels = config.max_topic_levels
         self.plane = Plane(hot, self.timers)
+        self.deciding = Deciding()
         self.connecting = Connecting(self)
         self.reporting = Reporting(self)
         self.sampling = groups.watcher = Sampling(self)
@@ -92,6 +95,7 @@ class Server(Slow):
         self.sharing = hot.sharing = Sharing(self)
         self.publishing = Publishing(self)
         self.subscribing = Subscribing(self)
+        self.access = Access(self, config.access)
         self.policy = POLICIES[config.queue_full]
 
     # ---- packets -----------------------------------------------------------------------------------------------
@@ -165,8 +169,8 @@ class Server(Slow):
 
     # ---- channels ----------------------------------------------------------------------------------------------
 
-    def accept(self, connection: socket.socket, address: str, loopback: bool) -> None:
-        """Serve a new socket."""
+    def accept(self, connection: socket.socket, address: str, loopback: bool, entrance: Entrance | None = None) -> None:
+        """Serve a new socket, that came in by this entrance; None: a plain one, to which nothing special applies."""
         if self.stopping or len(self.channels) >= self.config.max_connections + 64:
             connection.close()
             return
@@ -178,6 +182,13 @@ class Server(Slow):
         )
         channel.address = address
         channel.loopback = loopback
+        channel.allow_anonymous = self.config.allow_anonymous
+        if entrance is not None:
+            if not entrance.admit(channel):
+                connection.close()
+                return
+            channel.entrance = entrance
+            entrance.connections += 1
         self.channels.add(channel)
         self.stats.connections_opened += 1
         self.plane.add(channel)
@@ -200,7 +211,7 @@ class Server(Slow):
     def _check_keep_alive(self, channel: Channel) -> None:
         if channel.state != CONNECTED:
             return
-        if channel.congested:
+        if channel.congested or channel.paused:
             channel.last_seen = self.hot.now  # we do not read from it; the write time-out decides
         if self.hot.now >= channel.last_seen + 1.5 * channel.keep_alive:
             self.disconnect(channel, KEEP_ALIVE_TIMEOUT)
@@ -267,6 +278,8 @@ class Server(Slow):
         """Say that nothing more comes. Closing at once could destroy what the client has not read yet."""
         assert channel.socket is not None
         try:
+            if channel.transport is not None:
+                channel.transport.end()
             channel.socket.shutdown(socket.SHUT_WR)
         except OSError:
             self.lost(channel)
@@ -296,8 +309,16 @@ class Server(Slow):
         stall = self.stalls.pop(channel, None)
         if stall is not None:
             self.timers.cancel(stall)
+        if channel.transport is not None:
+            channel.transport.end()
+            channel.transport = None
         if channel.socket is not None:
             channel.socket.close()
+        if channel.entrance is not None:
+            channel.entrance.connections -= 1
+            # Layers know their channel: without them, both go now and not when the garbage collector comes.
+            channel.recv = _recv_nothing
+            channel.send_bytes = _send_nothing
         self.channels.discard(channel)
 
     def writable_wanted(self, channel: Channel) -> None:
@@ -319,6 +340,20 @@ class Server(Slow):
             self.lost(channel)
         else:
             self._look_for_stall(channel, channel.progress_at)
+
+    def pause(self, channel: Channel) -> None:
+        """Do not read from this channel until `resume`."""
+        channel.paused = True
+        self.plane.watch(channel, False, channel.backlog_size > 0)
+
+    def resume(self, channel: Channel) -> None:
+        channel.paused = False
+        if channel.fd >= 0:
+            self.plane.watch(channel, not channel.congested, channel.backlog_size > 0)
+
+    def metered(self, channel: Channel, size: int, messages: int) -> None:
+        if channel.state == CONNECTED:
+            self.access.used(channel, size, messages)
 
     def exhausted(self, channel: Channel) -> None:
         log.info(
@@ -372,6 +407,7 @@ class Server(Slow):
             bytes_received=stats.bytes_received,
             bytes_sent=stats.bytes_sent,
             refused=stats.connects_refused,
+            messages_refused=self.access.refused_publishes,
             protocol_errors=stats.protocol_errors,
             reports=stats.reports_received,
             reports_bad=stats.reports_bad,
@@ -379,3 +415,11 @@ class Server(Slow):
             failures=stats.failures + self.timers.failures,
             hook_failures=sum(self.hooks.failures.values()),
         )
+
+
+def _recv_nothing(size: int) -> bytes:
+    return b""
+
+
+def _send_nothing(data: bytes) -> int:
+    raise ConnectionAbortedError

@@ -40,6 +40,8 @@ class Statistics:
     bytes_sent: int = 0
     refused: int = 0
     """CONNECTs that were refused."""
+    messages_refused: int = 0
+    """Messages whose publisher may not publish there, by the rules of `access`."""
     reports: int = 0
     """Status reports from clients."""
     reports_bad: int = 0

@@ -12,6 +12,7 @@ from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, Packet, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
 from headwater.wire.reasons import (
     NO_SUBSCRIPTION_EXISTED,
+    NOT_AUTHORIZED,
     PROTOCOL_ERROR,
     QUOTA_EXCEEDED,
     SHARED_SUBSCRIPTIONS_NOT_SUPPORTED,
@@ -91,6 +92,8 @@ class Subscribing:
         is_new = name not in session.subscriptions
         if is_new and len(session.subscriptions) >= self.server.config.max_subscriptions:
             return QUOTA_EXCEEDED
+        if is_new and not self.server.access.quotas.room_for_subscription(session.username):
+            return QUOTA_EXCEEDED
         session.subscriptions[name] = subscription
         if subscription.share is not None and channel.backlog_size == 0:
             channel.shares = True
@@ -119,6 +122,9 @@ class Subscribing:
                 return self._not_supported(channel, SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions")
         if not config.wildcard_subscription_available and has_wildcard(subscription.filter):
             return self._not_supported(channel, WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards")
+        rights = channel.rights
+        if rights is not None and not rights.may_subscribe(subscription.filter, subscription.share is not None):
+            return NOT_AUTHORIZED
         refusal = self.server.hooks.allow("acl_check", channel, subscription.filter, False)
         return SUCCESS if refusal is None else refusal.reason
 
@@ -132,6 +138,8 @@ class Subscribing:
         identifiers = [subscription.identifier] if subscription.identifier else None
         for message in self.server.router.retained.match(subscription.filter, self.server.hot.now):
             if subscription.no_local and message.publisher == session.client_id:
+                continue
+            if session.rights is not None and not session.rights.receives(message.topic):
                 continue
             retained.append(Delivery(message, min(message.qos, subscription.qos), True, identifiers))
 

@@ -14,6 +14,7 @@ it is cleared of them, which makes every operation cheap on average and the heap
 from __future__ import annotations
 
 import heapq
+from itertools import islice
 from typing import Final
 
 from headwater.message import NEVER, Message
@@ -213,6 +214,11 @@ class Retained:
     def get(self, topic: str) -> Message | None:
         """The topic's message, even if it has expired since `expire` was last called."""
         return self._messages.get(topic)
+
+    def some(self, start: int, count: int) -> list[Message]:
+        """That many messages from the `start`th on, oldest topic first, even if they have expired: for those who show
+        them bit by bit."""
+        return list(islice(self._messages.values(), start, start + count))
 
     def remove(self, topic: str) -> Message | None:
         """Forget the topic's message and return it, if there is one."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.message import NEVER, Delivery, Message, Subscription
 from headwater.session.outbound import Flight, Outbound
+from headwater.session.rights import Rights
 from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import Publish
@@ -25,6 +26,7 @@ class Session:
         self.outbound = outbound
         self.connection: Connection | None = None
         self.username: str | None = None
+        self.rights: Rights | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.received: set[int] = set()
         self.expiry_interval = 0

@@ -82,7 +82,7 @@ class Connect(Packet):
     clean_start: bool = True
     keep_alive: int = 0
     username: str | None = None
-    password: bytes | None = None
+    password: bytes | None = field(default=None, repr=False)  # which must not be logged by chance
     will: Will | None = None
     properties: Properties | None = None
 

@@ -43,9 +43,13 @@ class Watched(Dispatcher):
         self._inner = inner
         self._record = record
         self.waits = inner.waits
+        self.wants_samples = inner.wants_samples
 
     def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
         return self._inner.choose(members, topic, publisher, now)
+
+    def also(self, member: Member, left: int, now: float) -> int:
+        return self._inner.also(member, left, now)
 
     def beliefs(self, member: Member, now: float) -> dict[str, float]:
         return self._inner.beliefs(member, now)
@@ -67,6 +71,9 @@ class Watched(Dispatcher):
 
     def acknowledged(self, member: Member, sent_at: float, now: float) -> None:
         self._inner.acknowledged(member, sent_at, now)
+
+    def acknowledged_together(self, member: Member, sent_at: list[float], now: float) -> None:
+        self._inner.acknowledged_together(member, sent_at, now)
 
     def reported(self, member: Member, waiting: int, seconds_per_message: float | None, now: float) -> None:
         self._inner.reported(member, waiting, seconds_per_message, now)

@@ -1,0 +1,115 @@
+"""`headwater config check|show|init|from-mosquitto`: settings before a broker runs with them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwater.cli.failure import fail
+
+if TYPE_CHECKING:
+    from headwater.node.config import Config
+    from headwater.node.settings import Loaded
+
+config = typer.Typer(
+    name="config",
+    help="Write, check and show settings of the broker.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+File = Annotated[Path, typer.Argument(help="Settings in a TOML file.", show_default=False)]
+Out = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file, which must not exist.")]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as admin.port=1880; repeat.")
+]
+
+
+def read_settings(path: str | None, flags: dict[str, Any], assignments: list[str] | None) -> Loaded[Config]:
+    """All sources together; raises ConfigError."""
+    from headwater.node.config import Config
+    from headwater.node.settings import load, parse_assignment
+
+    given = dict(parse_assignment(Config, each) for each in assignments or [])
+    given.update((name, value) for name, value in flags.items() if value is not None)
+    return load(Config, path, os.environ, given)
+
+
+def load_settings(
+    command: str, path: str | None, flags: dict[str, Any], assignments: list[str] | None
+) -> Loaded[Config]:
+    """The same; a mistake ends the command with an explanation."""
+    from headwater.node.config import ConfigError
+
+    try:
+        return read_settings(path, flags, assignments)
+    except ConfigError as error:
+        fail(command, str(error))
+
+
+@config.command()
+def check(file: File) -> None:
+    """Say what is wrong with a file; the environment does not count."""
+    from headwater.node.config import Config, ConfigError
+    from headwater.node.settings import load
+
+    try:
+        load(Config, str(file), {}, {})
+    except ConfigError as error:
+        fail("config check", str(error))
+    print(f"{file} is fine")
+
+
+@config.command()
+def show(
+    file: Annotated[Path | None, typer.Argument(help="Settings in a TOML file.", show_default=False)] = None,
+    assignments: Assignments = None,
+) -> None:
+    """Print the settings in force, and where each comes from: file, environment, command line or default."""
+    from headwater.node.toml_text import effective
+
+    loaded = load_settings("config show", None if file is None else str(file), {}, assignments)
+    print(effective(loaded.settings, loaded.origins), end="")
+
+
+@config.command()
+def init(output: Out = None) -> None:
+    """Write a file of all settings with their defaults, explained and commented out."""
+    from headwater.node.config import Config
+    from headwater.node.toml_text import template
+
+    head = "## Settings of headwater broker. Take away the `# ` before those that you change.\n\n"
+    _write("config init", head + template(Config), output)
+
+
+@config.command("from-mosquitto")
+def from_mosquitto(
+    file: Annotated[Path, typer.Argument(help="Mosquitto's configuration file.", show_default=False)],
+    output: Out = None,
+) -> None:
+    """Make a file of our settings from one of Mosquitto's; what has no counterpart is said in comments."""
+    from headwater.node.config import ConfigError
+    from headwater.node.mosquitto_conf import from_mosquitto
+
+    try:
+        text = from_mosquitto(file)
+    except ConfigError as error:
+        fail("config from-mosquitto", str(error))
+    _write("config from-mosquitto", text, output)
+
+
+def _write(command: str, text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        fail(command, f"{output} exists and is not overwritten")
+    except OSError as error:
+        fail(command, f"cannot write {output}: {error.strerror}")

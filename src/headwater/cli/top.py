@@ -1,0 +1,294 @@
+"""`headwater top`: what a broker does, live, from its admin API or from the `$SYS` topics of any broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import unquote
+
+import typer
+
+from headwater.cli.connection import ConnectionOptions, on_signals, run, with_connection_options
+from headwater.cli.failure import fail
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from headwater.client import Client
+
+PATIENCE: Final = 5.0
+MOST_GROUPS: Final = 20
+FIGURES: Final = {
+    "clients/connected": "connections",
+    "clients/total": "sessions",
+    "subscriptions/count": "subscriptions",
+    "retained messages/count": "retained",
+    "publish/messages/received": "messages_received",
+    "publish/messages/sent": "messages_sent",
+    "bytes/received": "bytes_received",
+    "bytes/sent": "bytes_sent",
+    "publish/messages/dropped": "dropped",
+}
+"""Names below `$SYS/broker/`, Mosquitto's and ours, and what they are here."""
+
+
+@dataclass
+class Figures:
+    """As headwater.live wants them."""
+
+    uptime: float = 0.0
+    connections: int = 0
+    sessions: int = 0
+    subscriptions: int = 0
+    retained: int = 0
+    messages_received: int = 0
+    messages_sent: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    queued: int = 0
+    dropped: int = 0
+
+
+@dataclass
+class SharedGroup:
+    name: str
+    dispatcher: str = ""
+    sent: int = 0
+    waiting: int = 0
+    members: int = 0
+    online: int = 0
+
+
+@dataclass
+class Snapshot:
+    figures: Figures
+    groups: list[SharedGroup] = field(default_factory=list)
+
+
+class SourceError(Exception):
+    """The figures cannot be had; the text says why."""
+
+
+# ---- where figures come from -------------------------------------------------------------------------------------
+
+
+class AdminApi:
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url.rstrip("/")
+        self._token = token
+
+    def read(self) -> Snapshot:
+        said = self._get("/v1/statistics")
+        figures = Figures(**{name: said[name] for name in Figures.__dataclass_fields__})
+        groups = [
+            SharedGroup(
+                each["name"],
+                each["dispatcher"],
+                each["sent"],
+                each["waiting"],
+                len(each["members"]),
+                sum(member["online"] for member in each["members"]),
+            )
+            for each in self._get("/v1/groups")
+        ]
+        return Snapshot(figures, groups)
+
+    def _get(self, path: str) -> Any:
+        from urllib.error import HTTPError, URLError
+        from urllib.request import Request, urlopen
+
+        try:
+            request = Request(self._url + path, headers={"Authorization": f"Bearer {self._token}"})
+            with urlopen(request, timeout=PATIENCE) as answer:
+                return json.load(answer)
+        except HTTPError as error:
+            error.close()
+            hint = "; check --token-file" if error.code == 401 else ""
+            raise SourceError(f"{self._url} answers {error.code} {error.reason}{hint}") from error
+        except (URLError, TimeoutError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise SourceError(f"cannot ask {self._url}: {reason}; is the admin API there (admin.enabled)?") from error
+
+
+def from_sys(topics: Mapping[str, str]) -> Snapshot:
+    """Figures of `$SYS` topics, by their names below `$SYS/broker/`; what a broker does not say is 0."""
+    figures = Figures(uptime=_number(topics.get("uptime", "").partition(" ")[0]))
+    for name, attribute in FIGURES.items():
+        setattr(figures, attribute, int(_number(topics.get(name, ""))))
+    stored = int(_number(topics.get("messages/stored", topics.get("store/messages/count", ""))))
+    figures.queued = max(0, stored - figures.retained)
+    groups: dict[str, SharedGroup] = {}
+    for name, text in topics.items():
+        head, *parts = name.split("/")
+        if head == "shared" and len(parts) > 2:
+            full = f"$share/{unquote(parts[0])}/{unquote(parts[1])}"
+            _learn(groups.setdefault(full, SharedGroup(full)), parts[2:], text)
+    return Snapshot(figures, sorted(groups.values(), key=lambda group: group.name))
+
+
+def _learn(group: SharedGroup, about: list[str], text: str) -> None:
+    if about == ["dispatcher"]:
+        group.dispatcher = text
+    elif about == ["messages", "sent"]:
+        group.sent = int(_number(text))
+    elif about == ["messages", "waiting"]:
+        group.waiting = int(_number(text))
+    elif about[0] == "member":
+        group.members += 1
+        group.online += '"online": true' in text
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+# ---- the view ----------------------------------------------------------------------------------------------------
+
+
+class TopView:
+    """The live view of one broker, and its shared groups below."""
+
+    def __init__(self) -> None:
+        from headwater.live import Flow, LiveView
+
+        self._view = LiveView()
+        self._flow = Flow
+        self._flows: dict[str, Flow] = {}
+
+    def render(self, snapshot: Snapshot) -> RenderableType:
+        from rich.console import Group
+
+        parts: list[RenderableType] = [self._view.render(snapshot.figures)]
+        if snapshot.groups:
+            parts += ["", self._groups(snapshot)]
+        return Group(*parts)
+
+    def _groups(self, snapshot: Snapshot) -> RenderableType:
+        from rich.table import Table
+
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("shared group", no_wrap=True)
+        table.add_column("dispatcher")
+        for heading in ("online", "waiting", "messages/s", "messages"):
+            table.add_column(heading, justify="right")
+        for group in snapshot.groups[:MOST_GROUPS]:
+            flow = self._flows.setdefault(group.name, self._flow())
+            rate = flow.update(group.sent, snapshot.figures.uptime)
+            online = f"{group.online} of {group.members}"
+            # A name may hold anything, also what rich would take for markup.
+            cells = [_plain(group.name), _plain(group.dispatcher), online]
+            table.add_row(*cells, f"{group.waiting:,}", f"{rate:,.0f}", f"{group.sent:,}")
+        if len(snapshot.groups) > MOST_GROUPS:
+            table.add_row(f"… {len(snapshot.groups) - MOST_GROUPS} more")
+        return table
+
+
+def _plain(text: str) -> RenderableType:
+    from rich.text import Text
+
+    return Text("".join(each if each.isprintable() else "·" for each in text))
+
+
+# ---- the command -------------------------------------------------------------------------------------------------
+
+
+@with_connection_options
+def top(
+    connection: ConnectionOptions,
+    admin: Annotated[
+        str | None, typer.Option("--admin", metavar="URL", help="Ask the admin API there, as http://localhost:18830.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="Its token.  [default: $HEADWATER_ADMIN__TOKEN]")
+    ] = None,
+    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print it and leave.")] = False,
+) -> None:
+    """Show connections, rates and shared groups of a broker, live. With --admin from its admin API; without, from the
+    `$SYS` topics of any broker that has them, with the options of mosquitto_sub."""
+    from rich.console import Console
+
+    console = Console()
+    if admin is not None:
+        source = AdminApi(admin, _token(token_file))
+        _watch_admin(source.read, console, interval, once)
+    else:
+        from headwater.client import Reconnect
+
+        client = connection.make_client({}, reconnect=Reconnect())
+        raise typer.Exit(run("top", _watch_sys(client, console, interval, once), connection))
+
+
+def _token(file: Path | None) -> str:
+    if file is None:
+        return os.environ.get("HEADWATER_ADMIN__TOKEN", "")
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        fail("top", f"cannot read {file}: {error}")
+
+
+def _watch_admin(read: Callable[[], Snapshot], console: Console, interval: float, once: bool) -> None:
+    from rich.live import Live
+
+    view = TopView()
+    try:
+        rendered = view.render(read())
+        if once:
+            console.print(rendered)
+            return
+        with Live(rendered, console=console, auto_refresh=False, screen=console.is_terminal) as live:
+            while True:
+                time.sleep(interval)
+                live.update(view.render(read()), refresh=True)
+    except SourceError as error:
+        fail("top", str(error))
+    except KeyboardInterrupt:
+        return
+
+
+async def _watch_sys(client: Client, console: Console, interval: float, once: bool) -> int:
+    from rich.live import Live
+
+    topics: dict[str, str] = {}
+    view = TopView()
+    async with client:
+        await client.subscribe("$SYS/broker/#")
+        listening = asyncio.ensure_future(_listen(client, topics))
+        on_signals(listening.cancel)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while "uptime" not in topics and not listening.done():
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # the rest of what is retained comes right behind it
+            if once:
+                console.print(view.render(from_sys(topics)))
+                return 0
+            with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+                while not listening.done():
+                    live.update(view.render(from_sys(topics)), refresh=True)
+                    await asyncio.wait([listening], timeout=interval)
+        except TimeoutError:
+            fail("top", "this broker publishes nothing below $SYS/broker, or does not let us read it")
+        finally:
+            listening.cancel()
+    return 0
+
+
+async def _listen(client: Client, topics: dict[str, str]) -> None:
+    async for message in client.messages:
+        name = message.topic.removeprefix("$SYS/broker/")
+        text = message.payload.decode(errors="replace")
+        if text:
+            topics[name] = text
+        else:
+            topics.pop(name, None)

@@ -1,0 +1,357 @@
+"""Who may connect, and what they may do: what the rest of the broker asks of this package.
+
+    CONNECT -> admit (bans, rates) -> authenticate (certificate, token, password, nobody) -> receive (ban, quota)
+            -> established (rights, meter)
+
+Theory. An identity is a user name, or none. It comes, in this order, from the client's certificate, from a token in the
+password field, or from user name and password. Verifying goes on in threads; the client waits, the others do not. From
+the identity follow the rights: an object that the connection and its session hold as long as the rules stay as they
+are. `reload` reads all files again and, if all of them can be used, gives new rights to everybody, at once.
+
+What is refused is logged with who and where from, never with what they sent as a secret.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from headwater.message import NEVER
+from headwater.node.access.errors import AccessError, read_text
+from headwater.node.access.limits import (
+    ADDRESS,
+    CLIENT,
+    USER,
+    AddressRates,
+    Ban,
+    Bans,
+    Failures,
+    Meter,
+    host_of,
+    is_within,
+    network_of,
+)
+from headwater.node.access.passwords import PasswordFile, hash_password, readable_by_others, verify
+from headwater.node.access.quotas import Quotas
+from headwater.node.access.rules import RuleRights, RuleSet, filled_in, parse_rules
+from headwater.node.access.settings import AccessSettings
+from headwater.node.access.tokens import Identity, TokenError, Tokens, looks_like_token
+from headwater.node.access.verifying import Overloaded, RecentSuccesses, Verifying
+from headwater.node.channel import Channel
+from headwater.node.deciding import Answer
+from headwater.node.hooks import Refusal
+from headwater.node.timers import Timer
+from headwater.routing.router import Gate
+from headwater.session.connection import CONNECTED
+from headwater.session.rights import Rights
+from headwater.session.session import Session
+from headwater.wire.packets import Connect
+from headwater.wire.reasons import (
+    BANNED,
+    CONNECTION_RATE_EXCEEDED,
+    MESSAGE_RATE_TOO_HIGH,
+    NOT_AUTHORIZED,
+    QUOTA_EXCEEDED,
+    SERVER_BUSY,
+)
+
+if TYPE_CHECKING:
+    from headwater.node.server import Server
+
+log = logging.getLogger("headwater.access")
+
+MAX_SHARED_RIGHTS: Final = 4096
+"""Users whose rights are kept for their next connection; those in use are kept by their connections."""
+
+
+class ReceiveGate(Gate):
+    """Routes lead only to sessions that may receive the topic."""
+
+    def may_receive(self, session: object, topic: str) -> bool:
+        rights = cast(Session, session).rights
+        return rights is None or rights.receives(topic)
+
+
+class _Loaded:
+    """What the files say. AccessError: one of them cannot be used."""
+
+    def __init__(self, settings: AccessSettings) -> None:
+        self.passwords: PasswordFile | None = None
+        self.tokens: Tokens | None = None
+        self.rules: RuleSet | None = None
+        if settings.password_file:
+            self.passwords = PasswordFile.load(settings.password_file)
+            if readable_by_others(settings.password_file):
+                log.warning("%s can be read by others; `chmod 600` it", settings.password_file)
+        if settings.jwt_key_file:
+            self.tokens = Tokens(settings)
+        if settings.acl_file:
+            self.rules = parse_rules(read_text(settings.acl_file, "file of rules"), settings.acl_file)
+
+
+class Access:
+    def __init__(self, server: Server, settings: AccessSettings) -> None:
+        self.server = server
+        self.bans = Bans()
+        self.refused_publishes = 0
+        """Messages that were refused because their publisher may not publish there."""
+        self.verifying = Verifying(settings.verify_threads, settings.max_verifying)
+        self._identities: dict[Channel, Identity] = {}
+        self._expiries: dict[Channel, Timer] = {}
+        self._dummy = ""
+        self._shared: dict[str | None, Rights] = {}
+        self._use(settings, _Loaded(settings))
+
+    def _use(self, settings: AccessSettings, loaded: _Loaded) -> None:
+        self.settings = settings
+        self._passwords = loaded.passwords
+        self._tokens = loaded.tokens
+        self._rules = loaded.rules
+        self._exempt = tuple(settings.ban_exempt)
+        self._recent = RecentSuccesses(settings.password_cache_seconds)
+        self._rates = AddressRates(settings.connection_rate, settings.connection_burst)
+        self._failures = Failures(settings.ban_window)
+        self._metered = bool(settings.message_rate or settings.byte_rate)
+        self.quotas = Quotas(settings)
+        self.verifying.use(settings.verify_threads, settings.max_verifying)
+        self._shared.clear()
+        if self.server.router.gate is None and (loaded.rules is not None or loaded.tokens is not None):
+            self.server.router.gate = ReceiveGate()
+            self.server.router.forget()
+            self.server.hot.fanouts.forget("#", True)
+
+    # ---- CONNECT -----------------------------------------------------------------------------------------------
+
+    def admit(self, channel: Channel, packet: Connect) -> Refusal | None:
+        """Before anybody is asked for a password: bans, and how often this address connects."""
+        now = self.server.hot.now
+        network = network_of(host_of(channel.address))
+        if self.bans and (
+            self.bans.find(ADDRESS, network, now)
+            or self.bans.find(CLIENT, packet.client_id, now)
+            or (packet.username and self.bans.find(USER, packet.username, now))
+        ):
+            return Refusal(BANNED)
+        if self.settings.connection_rate and not self._rates.take(network, now):
+            return Refusal(CONNECTION_RATE_EXCEEDED)
+        return None
+
+    def authenticate(self, channel: Channel, packet: Connect) -> Answer:
+        """Who this is: None when that is settled, a refusal, or somebody to wait for."""
+        if channel.identity is not None:
+            return self._known(channel, Identity(channel.identity))
+        password = packet.password
+        if self._tokens is not None and password is not None and looks_like_token(password):
+            return self._check_token(channel, packet, self._tokens, password)
+        if packet.username is not None and self.settings.authenticates:
+            return self._check_password(channel, packet, packet.username, password)
+        if packet.username is None and self.anonymous(channel):
+            return self._known(channel, Identity(None))
+        if not self.settings.authenticates and self.anonymous(channel):
+            return self._known(channel, Identity(packet.username))
+        return Refusal(NOT_AUTHORIZED, "anonymous clients are not allowed here")
+
+    def anonymous(self, channel: Channel) -> bool:
+        """Whether nobody need say who it is here: where that is stated; where nothing is, only on this machine and
+        only if no passwords or tokens are asked for."""
+        allowed = channel.allow_anonymous
+        return bool(allowed) or (allowed is None and channel.loopback and not self.settings.authenticates)
+
+    def _known(self, channel: Channel, identity: Identity) -> Refusal | None:
+        """The identity is certain."""
+        channel.username = identity.username
+        self._identities[channel] = identity
+        return None
+
+    def receive(self, channel: Channel) -> Refusal | None:
+        """All agree on who it is; what speaks against it now is only a ban or a quota."""
+        name = channel.username
+        if name is not None and self.bans.find(USER, name, self.server.hot.now) is not None:
+            return Refusal(BANNED)
+        if not self.quotas.room_for_session(name, channel.client_id):
+            return Refusal(QUOTA_EXCEEDED, "this user has as many sessions as it may have")
+        return None
+
+    def _check_password(self, channel: Channel, packet: Connect, user: str, password: bytes | None) -> Answer:
+        encoded = None if self._passwords is None else self._passwords.entries.get(user)
+        if password is None or self._passwords is None:
+            return self._failed(channel, packet, "no password" if password is None else "not a token")
+        if encoded is not None and self._recent.knows(user, encoded, password, self.server.hot.now):
+            return self._known(channel, Identity(user, encoded=encoded))
+        return self._verify_password(channel, packet, encoded, password)
+
+    async def _verify_password(
+        self, channel: Channel, packet: Connect, encoded: str | None, password: bytes
+    ) -> Refusal | None:
+        user = packet.username or ""
+        try:
+            # An unknown user costs the same time as a known one, so that nobody can find out who there is.
+            right = await self.verifying.run(partial(self._matches, encoded, password))
+        except Overloaded:
+            return Refusal(SERVER_BUSY, "too many clients connect at once")
+        if encoded is None or not right:
+            return self._failed(channel, packet, "wrong user name or password")
+        if self._passwords is None or self._passwords.entries.get(user) != encoded:
+            return Refusal(SERVER_BUSY, "the users have just changed")
+        self._recent.add(user, encoded, password, self.server.hot.now)
+        return self._known(channel, Identity(user, encoded=encoded))
+
+    def _matches(self, encoded: str | None, password: bytes) -> bool:
+        """In a thread."""
+        if encoded is None:
+            self._dummy = self._dummy or hash_password("nobody")
+        return verify(encoded or self._dummy, password)
+
+    async def _check_token(self, channel: Channel, packet: Connect, tokens: Tokens, token: bytes) -> Refusal | None:
+        try:
+            identity = await self.verifying.run(partial(tokens.verify, token))
+        except Overloaded:
+            return Refusal(SERVER_BUSY, "too many clients connect at once")
+        except TokenError as error:
+            return self._failed(channel, packet, f"token: {error}")
+        return self._known(channel, identity)
+
+    def _failed(self, channel: Channel, packet: Connect, why: str) -> Refusal:
+        settings = self.settings
+        now = self.server.hot.now
+        log.info("%r as %r (%s) is refused: %s", packet.client_id, packet.username, channel.address, why)
+        host = host_of(channel.address)
+        network = network_of(host)
+        if not is_within(host, self._exempt):
+            self._count_failure(ADDRESS, network, settings.ban_failures, now)
+        if packet.username is None:
+            self._count_failure(CLIENT, packet.client_id, settings.ban_user_failures, now)
+        else:
+            self._count_failure(USER, packet.username, settings.ban_user_failures, now)
+        return Refusal(NOT_AUTHORIZED)
+
+    def _count_failure(self, kind: str, value: str, limit: int, now: float) -> None:
+        if not limit or not value or self._failures.add(kind, value, now) < limit:
+            return
+        self._failures.forget(kind, value)
+        self.bans.add(kind, value, now + self.settings.ban_seconds, "too many failures")
+        log.warning("%s %r is banned for %g s: too many failures", kind, value, self.settings.ban_seconds)
+
+    # ---- connections -------------------------------------------------------------------------------------------
+
+    def established(self, channel: Channel, session: Session, before: str | None) -> None:
+        """The channel is connected to its session, whose user was `before` another one perhaps."""
+        identity = self._identities.get(channel)
+        if identity is None:
+            identity = self._identities[channel] = Identity(channel.username)  # a hook has found out who it is
+        now = self.server.hot.now
+        self.quotas.joined(session, before)
+        self._give_rights(channel, session, identity)
+        if self._metered:
+            settings = self.settings
+            channel.meter = Meter(settings.message_rate, settings.byte_rate, settings.rate_burst, now)
+        if identity.seconds is not None:
+            self._expiries[channel] = self.server.timers.at(now + identity.seconds, partial(self._expired, channel))
+
+    def ended(self, channel: Channel) -> None:
+        self._identities.pop(channel, None)
+        timer = self._expiries.pop(channel, None)
+        if timer is not None:
+            self.server.timers.cancel(timer)
+
+    def _expired(self, channel: Channel) -> None:
+        self._expiries.pop(channel, None)
+        if channel.state == CONNECTED:
+            self.server.disconnect(channel, NOT_AUTHORIZED, "the token has expired")
+
+    # ---- rights ------------------------------------------------------------------------------------------------
+
+    def rights_of(self, identity: Identity, client_id: str) -> Rights | None:
+        """What an identity may do with this client id; None: everything."""
+        name = identity.username
+        if identity.rules is not None:
+            return RuleRights(filled_in(identity.rules, name, client_id), self.settings.acl_subscribe, True)
+        rules = self._rules
+        if rules is None:
+            return None
+        if rules.by_client:
+            return RuleRights(rules.of(name, client_id), self.settings.acl_subscribe)
+        rights = self._shared.get(name)
+        if rights is None:
+            if len(self._shared) >= MAX_SHARED_RIGHTS:
+                self._shared.clear()
+            rights = self._shared[name] = RuleRights(rules.of(name, client_id), self.settings.acl_subscribe)
+        return rights
+
+    def _give_rights(self, channel: Channel | None, session: Session, identity: Identity) -> None:
+        rights = self.rights_of(identity, session.client_id)
+        if channel is not None:
+            channel.rights = rights
+        if session.rights is rights:
+            return
+        session.rights = rights
+        for name, subscription in list(session.subscriptions.items()):
+            self.server.router.changed(subscription.filter)
+            if subscription.share is None or rights is None or rights.may_subscribe(subscription.filter, True):
+                continue
+            del session.subscriptions[name]
+            self.server.subscribing.remove(session, subscription)
+
+    def reload(self, settings: AccessSettings) -> None:
+        """Read all files again; live connections have their new rights when this returns, and those whose password is
+        another one now, or whose user is gone, end. AccessError: a file cannot be used, and everything is as before."""
+        loaded = _Loaded(settings)
+        old = self.quotas
+        self._use(settings, loaded)
+        self.quotas.take_over(old)
+        for session in list(self.server.sessions.values()):
+            channel = cast("Channel | None", session.connection)
+            identity = None if channel is None else self._identities.get(channel)
+            if channel is None and isinstance(session.rights, RuleRights) and session.rights.of_token:
+                continue  # the token is not here any more; its rights are those of the session until another comes
+            self._give_rights(channel, session, identity or Identity(session.username))
+            if channel is not None:
+                if identity is not None and not self._still_valid(identity):
+                    self.server.disconnect_soon(channel, NOT_AUTHORIZED, "the password has changed")
+                now = self.server.hot.now
+                rates = settings.message_rate, settings.byte_rate, settings.rate_burst
+                channel.meter = Meter(*rates, now) if self._metered else None
+        self.server.router.forget()
+        self.server.hot.fanouts.forget("#", True)
+
+    def _still_valid(self, identity: Identity) -> bool:
+        if identity.encoded is None or identity.username is None:
+            return True
+        return self._passwords is not None and self._passwords.entries.get(identity.username) == identity.encoded
+
+    # ---- rates -------------------------------------------------------------------------------------------------
+
+    def used(self, channel: Channel, size: int, messages: int) -> None:
+        """So much was read from a client that is metered."""
+        now = self.server.hot.now
+        wait = cast(Meter, channel.meter).used(size, messages, now)
+        if wait <= 0:
+            return
+        if self.settings.rate_policy == "disconnect":
+            self.server.disconnect_soon(channel, MESSAGE_RATE_TOO_HIGH)
+        elif not channel.paused:
+            self.server.pause(channel)
+            self.server.timers.at(now + wait, partial(self.server.resume, channel))
+
+    # ---- bans --------------------------------------------------------------------------------------------------
+
+    def ban(self, kind: str, value: str, seconds: float | None, reason: str) -> Ban:
+        """Refuse an address, user or client (id) from now on, and end its connections. None: until it is lifted."""
+        now = self.server.hot.now
+        ban = self.bans.add(kind, value, NEVER if seconds is None else now + seconds, reason)
+        for channel in list(self.server.channels):
+            found = {
+                ADDRESS: network_of(host_of(channel.address)),
+                USER: channel.username,
+                CLIENT: channel.client_id,
+            }[kind]
+            if found == ban.value:
+                self.server.disconnect_soon(channel, NOT_AUTHORIZED, "banned")
+        return ban
+
+    def stop(self) -> None:
+        self.verifying.stop()
+
+
+__all__ = ["Access", "AccessError"]

@@ -1,0 +1,99 @@
+"""The admin API as an ASGI application: health and metrics here, all else in `routes`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import Depends, FastAPI, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pydantic import BaseModel
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headwater import __version__
+from headwater.node.admin.routes import routes
+from headwater.node.admin.token import TokenGuard, require_token_for_metrics
+from headwater.node.broker import Broker
+from headwater.node.metrics import registry_of
+from headwater.node.tracing import Tracing
+
+LARGEST_BODY: Final = 1 << 20
+
+
+class Health(BaseModel):
+    status: str
+
+
+def make_app(broker: Broker, guard: TokenGuard, registry: CollectorRegistry | None = None) -> FastAPI:
+    app = FastAPI(
+        title="Headwater admin API",
+        version=__version__,
+        description="For those who run a broker. Show the token as `Authorization: Bearer …`.",
+        docs_url=None,  # the usual pages load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.broker = broker
+    app.state.guard = guard
+    app.state.tracing = Tracing(broker.hooks)
+    app.state.registry = registry_of(broker) if registry is None else registry
+    app.add_api_route("/healthz", healthz, methods=["GET"], tags=["health"])
+    app.add_api_route(
+        "/readyz", readyz, methods=["GET"], tags=["health"], responses={503: {"description": "Not (yet, or any more)."}}
+    )
+    app.add_api_route(
+        "/metrics",
+        metrics,
+        methods=["GET"],
+        tags=["metrics"],
+        dependencies=[Depends(require_token_for_metrics)],
+        response_class=Response,
+        responses={401: {"description": "The token is missing or wrong."}},
+    )
+    app.include_router(routes)
+    app.add_middleware(BoundedBody)
+    return app
+
+
+async def healthz() -> Health:
+    """The process is alive and its loop turns."""
+    return Health(status="ok")
+
+
+async def readyz(request: Request, response: Response) -> Health:
+    """Clients are taken."""
+    broker: Broker = request.app.state.broker
+    if broker.listeners and not broker.server.stopping:
+        return Health(status="ready")
+    response.status_code = 503
+    return Health(status="not ready")
+
+
+async def metrics(request: Request) -> Response:
+    """Figures for Prometheus."""
+    return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+class BoundedBody:
+    """Answers 413 to requests with more than a megabyte."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit() and int(value) > LARGEST_BODY:
+                await Response("the request is too large", 413)(scope, receive, send)
+                return
+        size = 0
+
+        async def bounded() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > LARGEST_BODY:  # it came without its length
+                return {"type": "http.disconnect"}
+            return message
+
+        await self._app(scope, bounded, send)

@@ -1,0 +1,101 @@
+"""Listening sockets: TCP on all addresses of a host, or a Unix socket. Addresses as text."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from typing import Final
+
+BACKLOG: Final = 1024
+
+
+def is_loopback(host: str) -> bool:
+    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
+
+
+def address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def listen_tcp(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets on all addresses of a host, on one port. "localhost" without IPv6 is no error."""
+    sockets: list[socket.socket] = []
+    failed: OSError | None = None
+    for family, kind, protocol, _, found in socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    ):
+        address: tuple[object, ...] = found
+        if port == 0 and sockets:
+            address = (found[0], sockets[0].getsockname()[1], *found[2:])
+        try:
+            listener = socket.socket(family, kind, protocol)
+            try:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6 and host != "::":
+                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
+                listener.bind(address)
+                listener.listen(BACKLOG)
+            except OSError:
+                listener.close()
+                raise
+        except OSError as error:
+            failed = error
+            if port and error.errno in (errno.EADDRINUSE, errno.EACCES):
+                # Half of "localhost" would look like success, and clients would reach somebody else.
+                close_all(sockets)
+                raise
+            continue
+        listener.setblocking(False)
+        sockets.append(listener)
+    if not sockets:
+        raise failed or OSError(f"no address for {host}")
+    sockets.sort(key=lambda s: s.family != socket.AF_INET)
+    return sockets
+
+
+def listen_unix(path: str, mode: int) -> socket.socket:
+    """A Unix socket; one that a dead process left at this path is replaced, anything else there is an error."""
+    _remove_stale(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.fchmod(listener.fileno(), mode)  # Linux: bind makes the file with no more than this
+        listener.bind(path)
+        os.chmod(path, mode)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise OSError(errno.EEXIST, "there is a file that is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except OSError:
+            pass
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def close_all(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        path = each.getsockname() if each.family == socket.AF_UNIX else ""
+        each.close()
+        if path:
+            with contextlib.suppress(OSError):
+                os.unlink(path)

@@ -1,0 +1,135 @@
+"""Log lines: how they look and where they go."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwater.node import logs
+from headwater.node.logs import BackgroundHandler, FileSink, JournaldSink, Sink, StreamSink, SyslogSink, open_sinks
+from headwater.node.settings import ConfigError
+from tests.brokers import PATIENCE
+
+
+def record(text: str, level: int = logging.INFO, failure: bool = False) -> logging.LogRecord:
+    info = None
+    if failure:
+        try:
+            raise KeyError("why")
+        except KeyError:
+            info = sys.exc_info()
+    return logging.LogRecord("headwater.part", level, "", 0, "%s happened", (text,), info)
+
+
+def written(sinks: list[Sink], *records: logging.LogRecord, format: str = "text") -> None:
+    handler = BackgroundHandler(sinks, format)
+    for each in records:
+        handler.emit(each)
+    handler.finish(PATIENCE)
+
+
+def test_lines_for_people(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    written([FileSink(str(path))], record("this"), record("that", logging.WARNING))
+    first, second = path.read_text().splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO    headwater.part: this happened", first)
+    assert second.endswith("WARNING headwater.part: that happened")
+
+
+def test_lines_for_programs(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    written([FileSink(str(path))], record('line\nend "é"'), record("x", logging.ERROR, True), format="json")
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("time"))
+    assert first == {"level": "info", "logger": "headwater.part", "message": 'line\nend "é" happened'}
+    assert (second["level"], "KeyError: 'why'" in second["exception"]) == ("error", True)
+
+
+def test_a_file_is_begun_anew_after_it_was_moved_away(tmp_path: Path) -> None:
+    path, moved = tmp_path / "log", tmp_path / "log.1"
+    handler = BackgroundHandler([FileSink(str(path))])
+    handler.emit(record("before"))
+    handler.reopen()
+    handler.finish(PATIENCE)
+    path.rename(moved)
+    handler = BackgroundHandler([sink := FileSink(str(moved))])
+    sink._path = str(path)
+    handler.emit(record("still"))
+    handler.reopen()
+    handler.emit(record("after"))
+    handler.finish(PATIENCE)
+    assert [line.split(": ")[1] for line in moved.read_text().splitlines()] == ["before happened", "still happened"]
+    assert [line.split(": ")[1] for line in path.read_text().splitlines()] == ["after happened"]
+
+
+def test_a_file_that_cannot_be_begun_anew_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    sink = FileSink(str(path))
+    sink._path = str(tmp_path / "none" / "log")
+    handler = BackgroundHandler([sink])
+    handler.reopen()
+    handler.emit(record("after"))
+    handler.finish(PATIENCE)
+    assert "after happened" in path.read_text()
+
+
+@pytest.fixture
+def listening(tmp_path: Path) -> socket.socket:
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    receiver.bind(str(tmp_path / "socket"))
+    receiver.settimeout(PATIENCE)
+    return receiver
+
+
+def test_syslog(listening: socket.socket) -> None:
+    with listening:
+        written([SyslogSink(listening.getsockname())], record("this", logging.WARNING))
+        assert listening.recv(1000) == f"<28>headwater[{os.getpid()}]: headwater.part: this happened".encode()
+
+
+@pytest.mark.parametrize(("level", "priority"), [(logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (10, 7)])
+def test_journald(listening: socket.socket, level: int, priority: int) -> None:
+    with listening:
+        written([JournaldSink(listening.getsockname())], record("a\nb", level))
+        message = b"headwater.part: a\nb happened"
+        fields = f"PRIORITY={priority}\nSYSLOG_IDENTIFIER=headwater\nMESSAGE\n".encode()
+        assert listening.recv(1000) == fields + len(message).to_bytes(8, "little") + message + b"\n"
+
+
+def test_a_long_line_still_goes_to_the_journal(listening: socket.socket) -> None:
+    with listening:
+        written([JournaldSink(listening.getsockname())], record("x" * 1_000_000))
+        assert len(listening.recv(1 << 20)) < logs.LARGEST_DATAGRAM + 100
+
+
+def test_a_sink_that_fails_does_not_keep_lines_from_others(tmp_path: Path) -> None:
+    closed = (tmp_path / "closed").open("w")
+    closed.close()
+    path = tmp_path / "log"
+    written([StreamSink(closed), FileSink(str(path))], record("this"), record("that"))
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_destinations_by_name(tmp_path: Path, listening: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening:
+        monkeypatch.setattr(logs, "SYSLOG", listening.getsockname())
+        monkeypatch.setattr(logs, "JOURNALD", listening.getsockname())
+        sinks = open_sinks(["stderr", f"file:{tmp_path}/log", "syslog", "journald"])
+    for each in sinks:
+        each.close()
+    assert [type(each) for each in sinks] == [StreamSink, FileSink, SyslogSink, JournaldSink]
+
+
+@pytest.mark.parametrize("destination", ["file:/no/such/folder/log", "syslog", "journald"])
+def test_a_destination_that_is_not_there(destination: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SYSLOG", "JOURNALD"):
+        monkeypatch.setattr(logs, name, str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match=f"cannot log to {destination}: No such file"):
+        open_sinks([destination])

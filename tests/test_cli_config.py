@@ -1,0 +1,79 @@
+"""`headwater config`: settings before a broker runs with them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headwater.cli.app import app
+from headwater.node.config import Config, load_config
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Config.model_fields:
+        monkeypatch.delenv(f"HEADWATER_{name.upper()}", raising=False)
+
+
+def headwater(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["config", *map(str, arguments)])
+
+
+def test_check_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_PORT", "not looked at")
+    file = tmp_path / "broker.toml"
+    file.write_text("port = 1884\n[admin]\nport = 5\n")
+    good = headwater("check", file)
+    assert (good.exit_code, good.output) == (0, f"{file} is fine\n")
+    file.write_text("prot = 1884\n[admin]\nprot = 5\n")
+    bad = headwater("check", file)
+    assert bad.exit_code == 1
+    assert "unknown setting 'prot'; did you mean 'port'?" in bad.output and "'admin.prot'" in bad.output
+
+
+def test_show_says_where_each_setting_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_MAX_QOS", "1")
+    monkeypatch.setenv("HEADWATER_ADMIN__TOKEN", "hidden-hidden-hidden")
+    file = tmp_path / "broker.toml"
+    file.write_text("port = 1884\nmax_qos = 0\n")
+    shown = headwater("show", file, "--set", "max_inflight=7")
+    lines = shown.output.splitlines()
+    assert f"port = 1884  # {file}" in lines
+    assert "max_qos = 1  # environment HEADWATER_MAX_QOS" in lines
+    assert "max_inflight = 7  # command line" in lines
+    assert 'host = "localhost"  # default' in lines
+    assert "# token is set, and not shown  # environment HEADWATER_ADMIN__TOKEN" in lines
+    assert "hidden" not in shown.output
+    assert tomllib.loads(shown.output)["port"] == 1884
+
+
+def test_show_fails_as_the_broker_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_PORT", "many")
+    shown = headwater("show")
+    assert shown.exit_code == 1 and "environment HEADWATER_PORT" in shown.output
+    assert headwater("show", "--set", "port").exit_code == 1
+
+
+def test_init_writes_a_file_and_overwrites_none(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    assert headwater("init", "-o", file).exit_code == 0
+    assert load_config(str(file), {}, {}) == Config()
+    assert headwater("init").output == file.read_text()
+    again = headwater("init", "-o", file)
+    assert again.exit_code == 1 and "exists and is not overwritten" in again.output
+    assert headwater("init", "-o", tmp_path / "none" / "x").exit_code == 1
+
+
+def test_a_file_of_mosquitto_is_converted(tmp_path: Path) -> None:
+    conf, file = tmp_path / "mosquitto.conf", tmp_path / "broker.toml"
+    conf.write_text("port 1888\nallow_anonymous true\npid_file /run/x\n")
+    assert headwater("from-mosquitto", conf, "-o", file).exit_code == 0
+    config = load_config(str(file), {}, {})
+    assert (config.port, config.allow_anonymous) == (1888, True)
+    assert "pid_file" in file.read_text()
+    conf.write_text("port many\n")
+    bad = headwater("from-mosquitto", conf)
+    assert bad.exit_code == 1 and "mosquitto.conf:1: port many" in bad.output

@@ -1,0 +1,87 @@
+"""`headwater top`: figures from the admin API and from `$SYS`, of our broker and of a strange one."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from headwater.cli.top import MOST_GROUPS, Figures, SharedGroup, Snapshot, TopView, from_sys
+from tests.brokers import both_brokers, running
+from tests.node.admin.api import TOKEN
+from tests.node.admin.test_serving import SETTINGS, served
+from tests.test_cli import Subscribed, headwater
+
+
+@pytest.fixture(scope="module")
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with running(request.param, tmp_path_factory.mktemp("broker"), "allow_anonymous true\nsys_interval 1") as port:
+        yield port
+
+
+def printed(view: TopView, snapshot: Snapshot) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    with console.capture() as captured:
+        console.print(view.render(snapshot))
+    return captured.get()
+
+
+@both_brokers
+def test_sys_of_any_broker(broker: int) -> None:
+    done = headwater("top", "-p", broker, "--once")
+    assert done.returncode == 0, done.stderr
+    assert b"connections" in done.stdout and b"messages/s" in done.stdout
+
+
+def test_the_admin_api(tmp_path: Path) -> None:
+    with served(tmp_path, SETTINGS + "\n") as broker, Subscribed("-p", broker.port, "-t", "$share/g/x/#"):
+        token = tmp_path / "token"
+        token.write_text(TOKEN)
+        url = f"http://127.0.0.1:{broker.admin_port}/"
+        done = headwater("top", "--admin", url, "--token-file", token, "--once")
+        assert done.returncode == 0, done.stderr
+        assert b"connections 1" in done.stdout and b"$share/g/x/#" in done.stdout and b"1 of 1" in done.stdout
+        refused = headwater("top", "--admin", url, "--once")
+        assert (refused.returncode, b"401" in refused.stderr) == (1, True)
+    gone = headwater("top", "--admin", url, "--token-file", token, "--once")
+    assert (gone.returncode, b"cannot ask" in gone.stderr) == (1, True)
+
+
+def test_topics_become_figures() -> None:
+    snapshot = from_sys(
+        {
+            "uptime": "12 seconds",
+            "clients/connected": "3",
+            "clients/total": "4",
+            "retained messages/count": "5",
+            "messages/stored": "7",
+            "publish/messages/received": "100",
+            "publish/messages/dropped": "many",
+            "shared/g/jobs%2F%23/dispatcher": "random",
+            "shared/g/jobs%2F%23/messages/sent": "8",
+            "shared/g/jobs%2F%23/messages/waiting": "9",
+            "shared/g/jobs%2F%23/member/a": '{"online": true}',
+            "shared/g/jobs%2F%23/member/b": '{"online": false}',
+        }
+    )
+    expected = Figures(uptime=12, connections=3, sessions=4, retained=5, queued=2, messages_received=100)
+    assert snapshot.figures == expected
+    assert snapshot.groups == [SharedGroup("$share/g/jobs/#", "random", 8, 9, 2, 1)]
+
+
+def test_rates_of_groups() -> None:
+    view = TopView()
+    printed(view, Snapshot(Figures(uptime=10), [SharedGroup("g", sent=100)]))
+    text = printed(view, Snapshot(Figures(uptime=12), [SharedGroup("g", "random", 500, 1, 3, 2)]))
+    [row] = [line.split() for line in text.splitlines() if line.startswith("g ")]
+    assert row == ["g", "random", "2", "of", "3", "1", "200", "500"]
+
+
+def test_strange_names_of_groups_are_shown_as_they_are() -> None:
+    groups = [SharedGroup("$share/g/[red]\x1b[2J")] + [SharedGroup(f"g{number}") for number in range(MOST_GROUPS)]
+    text = printed(TopView(), Snapshot(Figures(uptime=1), groups))
+    assert "$share/g/[red]·[2J" in text and "\x1b[2J" not in text
+    assert "… 1 more" in text
