@@ -174,7 +174,13 @@ def test_subscribe(broker: int) -> None:
     with SyncClient("localhost", broker) as client:
         client.publish("garden/door", "closed while you were away", qos=1)
     with Program("subscribe.py", broker) as program:
-        assert set(program.lines(2)) == {"subscribed", "garden/door: closed while you were away"}
+        seen: set[str] = set()
+        while "garden/door: closed while you were away" not in seen:
+            [line] = program.lines(1)
+            assert line, "the program has ended"
+            seen.add(line)
+        # The first one comes again if the program died before it asked for the next, and so acknowledged it.
+        assert seen - {"garden/door: open"} == {"subscribed", "garden/door: closed while you were away"}
 
 
 def test_publish(broker: int) -> None:

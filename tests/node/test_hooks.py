@@ -433,7 +433,7 @@ def test_the_page_of_events_is_up_to_date() -> None:
 
 
 def test_no_event_is_told_that_is_not_in_the_table() -> None:
-    """Each name given to `allow`, `ask`, `transform` or `tell` is an event of that kind, none is left."""
+    """What the sources give to `allow`, `ask`, `transform` and `tell` are all events, and of that kind."""
     folder = Path(inspect.getfile(Broker)).parent
     given = {}
     for path in folder.glob("*.py"):

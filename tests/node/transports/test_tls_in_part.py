@@ -16,7 +16,7 @@ from headwater.node.transports.tls import Tls
 from headwater.node.transports.websocket import WebSocket
 from headwater.node.turn import Turn
 from headwater.session.waiting import Budget
-from headwater.wire.websocket import PING, PONG, FrameReader, masked_frame
+from headwater.wire.websocket import BINARY, PING, PONG, FrameReader, masked_frame
 
 from .serving import MASK, Authority, request
 
@@ -219,6 +219,24 @@ def test_a_large_record_whose_last_byte_comes_alone() -> None:
             got += line._turn()
     assert got == b"x" * 16_000
     assert len(reads) < 20
+
+
+def test_reads_grow_with_what_comes() -> None:
+    wire = Wire()
+    sizes: list[int] = []
+
+    def recv(size: int) -> bytes:
+        sizes.append(size)
+        return wire.recv(size)
+
+    channel = Channel(Turn(Stats(), Budget(1 << 30)), 99, recv, wire.send)
+    web = WebSocket(channel, lambda channel, head: (True, b"fine"), None)
+    wire.to_broker += request() + masked_frame(BINARY, b"x" * 300_000, MASK)
+    got = b""
+    while wire.to_broker:
+        got += web.recv(960)
+    assert got == b"x" * 300_000
+    assert max(sizes) == 61_440 and len(sizes) < 15
 
 
 def test_what_tls_itself_has_to_say_goes_at_once() -> None:
