@@ -118,7 +118,11 @@ def test_launcher_starts_so_many_brokers_with_that_dispatcher_and_stops_them(tmp
     command = headwater_command(f"{sys.executable} -m headwater broker --port {{port}} --config {{config}}", "sticky")
     with unconnected(command)(2, tmp_path) as brokers:
         assert len({broker.port for broker in brokers}) == 2
-        assert all(broker.peak_bytes() >= broker.resident_bytes() > 0 for broker in brokers)
+        for broker in brokers:
+            resident = broker.resident_bytes()  # first: a broker that has just started may still grow
+            assert (
+                broker.peak_bytes() > 0.9 * resident > 0
+            )  # the kernel counts pages per thread, and sums up now and then
     for broker in brokers:
         assert (tmp_path / f"headwater-{broker.port}.toml").read_text() == 'shared_dispatcher = "sticky"\n'
         with pytest.raises(Exception, match="ended with status"):
