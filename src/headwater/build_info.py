@@ -27,6 +27,7 @@ COMPILED: Final = (
     "node/fanouts",
     "node/known_properties",
     "node/sending",
+    "node/collecting",
     "node/hotpath",
     "node/loop",
     "node/reporting",

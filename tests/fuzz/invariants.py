@@ -6,8 +6,8 @@ from typing import cast
 
 from headwater.message import NEVER
 from headwater.node.channel import Channel, Fanout
+from headwater.node.collecting import LARGE_PACKET
 from headwater.node.connecting import FOR_EVER
-from headwater.node.hotpath import LARGE_PACKET
 from headwater.node.server import Server
 from headwater.node.sharing import has_room
 from headwater.routing.dispatcher import Member

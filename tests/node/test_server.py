@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from headwater.node import broker as node
+from headwater.node.collecting import LARGE_PACKET
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
-from headwater.node.hotpath import LARGE_PACKET
 from headwater.node.server import LINGER
 from headwater.wire import encode
 from headwater.wire.packets import (

@@ -20,9 +20,10 @@ from typing import Final
 
 from headwater.message import Message
 from headwater.node.channel import Channel, Fanout
+from headwater.node.collecting import Collecting
 from headwater.node.fanouts import Fanouts
 from headwater.node.known_properties import KnownProperties
-from headwater.node.sending import Sending, header
+from headwater.node.sending import header
 from headwater.node.stats import Stats
 from headwater.routing.router import Router
 from headwater.session.connection import CLOSING, NEW
@@ -32,21 +33,16 @@ from headwater.session.waiting import Budget
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, V311, Publish
-from headwater.wire.reasons import MALFORMED_PACKET, PACKET_TOO_LARGE, PROTOCOL_ERROR, QUOTA_EXCEEDED
+from headwater.wire.reasons import MALFORMED_PACKET, PACKET_TOO_LARGE, PROTOCOL_ERROR
 
 PUBACK_HEAD: Final = b"\x40\x02"
 PUBACK_NOBODY_HEAD: Final = b"\x40\x03"
 PUBACK_NOBODY_TAIL: Final = b"\x10"
 NO_PROPERTIES: Final = b"\x00"
 CONNECT_BYTE: Final = 0x10
-SMALL_PART: Final = 4096
-MAX_BEHIND_CONNECT: Final = 1 << 17
-"""Bytes that may come behind CONNECT while it is decided on; the socket is not read from meanwhile."""
-LARGE_PACKET: Final = 65536
-"""A packet that arrives in parts and is larger than this is counted in the budget while it is collected."""
 
 
-class HotPath(Sending):
+class HotPath(Collecting):
     def __init__(self, router: Router, stats: Stats, budget: Budget) -> None:
         super().__init__(stats, budget)
         self.enabled = True
@@ -57,7 +53,7 @@ class HotPath(Sending):
     def feed(self, channel: Channel, data: bytes) -> None:
         """Deal with all whole packets in what arrived; keep the rest."""
         if channel.need:
-            collected = self._collect(channel, data)
+            collected = self.collect(channel, data)
             if collected is None:
                 return
             data = collected
@@ -73,78 +69,9 @@ class HotPath(Sending):
         if pos:
             channel.last_seen = self.now  # [MQTT-3.1.2-22] whole packets count, not bytes
         if pos < len(data) and channel.state != CLOSING:
-            self._keep(channel, data[pos:] if pos else data)
+            self.keep(channel, data[pos:] if pos else data)
         if channel.meter is not None and pos:
             self.slow.metered(channel, pos, self.stats.publish_received - published)
-
-    def _collect(self, channel: Channel, data: bytes) -> bytes | None:
-        parts = channel.parts
-        assert parts is not None
-        size = len(data)
-        if channel.deciding:
-            parts.append(data)
-            channel.have += size
-            if channel.have > MAX_BEHIND_CONNECT:
-                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too much came before CONNACK"))
-            return None
-        if channel.have + size < channel.need:
-            if channel.need > LARGE_PACKET:
-                if self.budget.used + size > self.budget.limit:
-                    self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "no memory for such a large packet"))
-                    return None
-                self.budget.used += size
-            if len(parts[-1]) < SMALL_PART:
-                parts[-1] += data  # or a large packet in tiny segments would cost an object for each
-            else:
-                parts.append(data)
-            channel.have += size
-            return None
-        parts.append(data)
-        if channel.need > LARGE_PACKET:
-            self.budget.used -= channel.have
-        channel.need = 0
-        channel.parts = None
-        return b"".join(parts)
-
-    def _keep(self, channel: Channel, rest: bytes) -> None:
-        """Part of a packet: remember it and how much it needs, so that a large packet is joined once."""
-        size = len(rest)
-        if channel.deciding:
-            channel.parts = [rest]
-            channel.have = size
-            return
-        need = size + 1
-        if size >= 2:
-            remaining = 0
-            shift = 0
-            for i in range(1, min(size, 5)):
-                remaining |= (rest[i] & 0x7F) << shift
-                shift += 7
-                if rest[i] < 0x80:
-                    need = 1 + i + remaining
-                    break
-        if need > LARGE_PACKET:
-            # What came counts, not what was promised: five bytes must not take the memory of others.
-            if self.budget.used + size > self.budget.limit:
-                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "no memory for such a large packet"))
-                return
-            self.budget.used += size
-        channel.parts = [rest]
-        channel.have = size
-        channel.need = need
-
-    def take_kept(self, channel: Channel) -> bytes:
-        """What came behind CONNECT while it was decided on."""
-        kept = b"".join(channel.parts or [])
-        channel.need = 0
-        channel.parts = None
-        return kept
-
-    def discard_partial(self, channel: Channel) -> None:
-        if channel.need > LARGE_PACKET:
-            self.budget.used -= channel.have
-        channel.need = 0
-        channel.parts = None
 
     def _packets(self, channel: Channel, data: bytes) -> int:
         """Deal with the whole packets; returns where the first incomplete one begins."""
