@@ -34,8 +34,15 @@ DIFFERENCES = """\
 Both versions are served on the same port, and sessions, subscriptions and messages cross between them. A 3.1.1 client
 is treated differently where its version has no words for something:
 
-- **MQTT 3.1** (`MQIsdp`, level 3) is refused clearly: CONNACK with return code 0x01, then a close
-  (`tests/broker/test_01_connect.py::test_mqtt_31`).
+- **MQTT 3.1** (`MQIsdp`, level 3) is served as 3.1.1, whose packets are its own but for CONNECT
+  (`tests/broker/test_01_connect.py::test_mqtt_31`). It has no empty client id
+  (`tests/broker/test_01_connect.py::test_mqtt_31_without_an_id`), no session present in CONNACK, and SUBSCRIBE,
+  UNSUBSCRIBE and PUBREL may be marked as duplicates
+  (`tests/broker/test_01_connect.py::test_mqtt_31_marks_more_as_sent_again`). A client id may be longer than its 23
+  characters.
+- A level with the highest bit (0x83, 0x84) is that of a **bridge of Mosquitto**, which is not part of the standard: it
+  gets nothing back that it sent, and sees which messages were retained
+  (`tests/broker/test_01_connect.py::test_bridges_of_mosquitto`).
 - Errors end the connection without a word: servers send no DISCONNECT in 3.1.1
   (`tests/broker/test_11_disconnect.py::test_no_goodbye_from_the_server_311`). A malformed CONNECT gets no CONNACK.
 - Refused connections hear one of the return codes 1 to 5; where none fits, the connection is just closed

@@ -159,13 +159,64 @@ def test_version_of_the_past(target: Target, name: str, level: int) -> None:
     peer.expect_eof()
 
 
-@pytest.mark.own_settings
-@clause311("MQTT-3.1.2-2")
+def of_31(target: Target, client_id: str, level: int = 3) -> Peer:
+    peer = attempt(target, connect(client_id, version=V311, protocol="MQIsdp", level=level), V311)
+    peer.expect(b"\x20\x02\x00\x00")
+    return peer
+
+
 def test_mqtt_31(target: Target, name: str) -> None:
-    """A client of MQTT 3.1 is refused with "unacceptable protocol version". (Other brokers may serve it.)"""
-    peer = attempt(target, connect(name, version=V311, protocol="MQIsdp", level=3), V311)
+    """A client of MQTT 3.1, whose packets are those of 3.1.1 but for CONNECT, is served."""
+    peer = of_31(target, f"{name} may have more than 23 characters")
+    peer.subscribe(name, qos=2)
+    connected(target, f"{name}p").publish(name, b"new", 1)
+    publication = peer.publication()
+    assert (publication.topic, publication.payload, publication.qos) == (name, b"new", 1)
+    peer.send(publish(name, b"old", version=V311))
+    assert peer.publication().payload == b"old"
+
+
+def test_mqtt_31_marks_more_as_sent_again(target: Target, name: str) -> None:
+    """In MQTT 3.1 also SUBSCRIBE and PUBREL may be duplicates; there is no session present."""
+    first = connected(target, name, V311, clean=False)
+    first.drop()
+    peer = attempt(target, connect(name, version=V311, protocol="MQIsdp", level=3, clean=False), V311)
+    peer.expect(b"\x20\x02\x00\x00")
+    peer.send(b"\x8a" + subscribe(name, version=V311)[1:])
+    assert peer.packet()[0] == build.SUBACK
+    peer.send(publish(f"{name}/other", b"x", 2, 7, version=V311))
+    peer.expect(b"\x50\x02\x00\x07")
+    peer.send(b"\x6a\x02\x00\x07")
+    peer.expect(b"\x70\x02\x00\x07")
+
+
+def test_mqtt_31_without_an_id(target: Target) -> None:
+    """MQTT 3.1 has no empty client id: identifier rejected."""
+    peer = attempt(target, connect("", version=V311, protocol="MQIsdp", level=3), V311)
+    peer.expect(b"\x20\x02\x00\x02")
+    peer.expect_eof()
+
+
+@pytest.mark.parametrize(("protocol", "level"), [("MQIsdp", 4), ("MQIsdp", 5), ("MQIsdp", 2)])
+@pytest.mark.own_settings
+def test_other_levels_of_mqtt_31(target: Target, name: str, protocol: str, level: int) -> None:
+    """Its name has one level."""
+    peer = attempt(target, connect(name, version=V311, protocol=protocol, level=level), V311)
     peer.expect(b"\x20\x02\x00\x01")
     peer.expect_eof()
+
+
+@pytest.mark.parametrize(("protocol", "level"), [("MQIsdp", 0x83), ("MQTT", 0x84)])
+def test_bridges_of_mosquitto(target: Target, name: str, protocol: str, level: int) -> None:
+    """A level with the highest bit: another broker, which does not get back what it sent, and sees what is retained."""
+    bridge = attempt(target, connect(name, version=V311, protocol=protocol, level=level), V311)
+    bridge.expect(b"\x20\x02\x00\x00")
+    bridge.subscribe(f"{name}/#", qos=1)
+    bridge.publish(f"{name}/a", b"own", 1)
+    connected(target, f"{name}p").publish(f"{name}/b", b"other", 1, retain=True)
+    publication = bridge.publication()
+    assert (publication.topic, publication.payload, publication.retain) == (f"{name}/b", b"other", True)
+    bridge.expect_nothing()
 
 
 # --- flags ---

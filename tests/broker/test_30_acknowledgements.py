@@ -140,13 +140,26 @@ def test_the_wrong_acknowledgement_ends_no_exchange(target: Target, name: str, q
     """A QoS 1 message waits for PUBACK, a QoS 2 message for PUBREC; anything else leaves it open or is an error."""
     sub, pid = delivered(target, name, qos)
     sub.send(ACKS[wrong](pid), build.PINGREQ)
-    if not sub.ended(1):
+    if target.ours:
+        sub.expect_closed(0x82)
+    elif not sub.ended(1):
         first, body = sub.packet()
         if first == build.PUBREL:
             assert body[:3] == build.two(pid) + b"\x92"
             first, body = sub.packet()
         assert first & 0xF0 != build.PUBLISH, "the next message was sent although this one is not acknowledged"
         assert bytes([first, len(body)]) == build.PINGRESP or (first, body[0]) == (build.DISCONNECT, 0x82)
+
+
+@pytest.mark.own_settings
+@clause("MQTT-4.3.3-5")
+def test_puback_for_a_released_message_ends_the_connection(target: Target, name: str) -> None:
+    """Behind PUBREL only PUBCOMP can come."""
+    sub, pid = delivered(target, name, 2)
+    sub.send(build.pubrec(pid))
+    sub.expect_ack(build.PUBREL, pid, 0)
+    sub.send(build.puback(pid))
+    sub.expect_closed(0x82)
 
 
 @clause("MQTT-3.6.1-1")

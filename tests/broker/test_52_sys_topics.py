@@ -87,6 +87,27 @@ def test_clients_may_not_publish_there(target: Target, name: str, version: int, 
     sub.expect_nothing()
 
 
+@both_versions
+def test_bridges_may_say_how_they_are(target: Target, name: str, version: int) -> None:
+    """The state of a bridge, which Mosquitto's publish themselves and leave as their will, is the exception."""
+    topic = f"$SYS/broker/connection/{name}/state"
+    sub = connected(target, f"{name}s", version)
+    sub.subscribe(topic)
+    bridge = connected(target, name, version, will=build.will(topic, b"0", retain=True))
+    bridge.publish(topic, b"1", 1, retain=True)
+    assert sub.publication().payload == b"1"
+    bridge.abort()
+    assert sub.publication().payload == b"0"
+    sub.send(build.publish(topic, b"", retain=True, version=version))
+
+
+def test_nobody_publishes_to_a_shared_group(target: Target, name: str) -> None:
+    """Nobody could subscribe to such a topic."""
+    pub = connected(target, name)
+    pub.send(build.publish(f"$share/{name}/x", b"x", 1))
+    pub.expect_ack(build.PUBACK, 1, 0x87)
+
+
 @clause("MQTT-4.7.2-1")
 @clause311("MQTT-4.7.2-1")
 @pytest.mark.parametrize("filter", ["#", "+/broker/version", "+/#"])

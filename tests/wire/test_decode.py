@@ -108,7 +108,7 @@ def test_connect_says_its_own_version() -> None:
     assert decode(0x10, body, V5, FROM_CLIENT) == decode_connect(body) == Connect("c", V311)
 
 
-@pytest.mark.parametrize(("name", "level"), [("MQIsdp", 3), ("MQTT", 6), ("HTTP", 5)])
+@pytest.mark.parametrize(("name", "level"), [("MQIsdp", 4), ("MQTT", 6), ("HTTP", 5)])
 def test_unsupported_version_tells_what_was_asked_for(name: str, level: int) -> None:
     body = bytes((0, len(name))) + name.encode() + bytes((level,)) + b"\2\0\0\0\1c"
     with pytest.raises(UnsupportedVersionError) as caught:

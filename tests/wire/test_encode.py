@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.wire import V5, V311, LocalProtocolError, encode, encode_properties, encode_publish
+from headwater.wire import V5, V31, V311, LocalProtocolError, encode, encode_properties, encode_publish
 from headwater.wire.packets import (
     PUBLISH,
     Auth,
@@ -116,7 +116,9 @@ def test_longer_or_reordered_forms_are_not_written(vector: Good) -> None:
         (Auth(0, PROPERTIES), V5),
         # what 3.1.1 does not have
         (Connect("c", V311, password=b"p"), V311),
-        (Connect("c", 3), V311),
+        (Connect("c", 2), V311),
+        (Connect("c", V5, bridge=True), V5),
+        (Connect("c", V31, password=b"p"), V311),
         (Connect("c", V311, properties=PROPERTIES), V311),
         (Connect("c", V311, will=Will("w", properties=PROPERTIES)), V311),
         (Connack(properties=PROPERTIES), V311),

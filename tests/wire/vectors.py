@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headwater.wire import FROM_CLIENT, FROM_SERVER, V5, V311
+from headwater.wire import FROM_CLIENT, FROM_SERVER, V5, V31, V311
 from headwater.wire.packets import (
     Auth,
     Connack,
@@ -61,9 +61,13 @@ GOOD = [
          Connect("c", keep_alive=1, will=Will("w", qos=1))),
     Good("5.0 CONNECT, smallest", V5, C, "10 0d 00044d515454 05 00 0000 00 0000",
          Connect(version=V5, clean_start=False)),
+    Good("3.1 CONNECT", V311, C, "10 0f 00064d5149736470 03 02 000a 000163", Connect("c", V31, keep_alive=10)),
+    Good("3.1 CONNECT of a bridge", V311, C, "10 0f 00064d5149736470 83 02 0000 000163",
+         Connect("c", V31, bridge=True)),
+    Good("3.1.1 CONNECT of a bridge", V311, C, "10 0d 00044d515454 84 02 0000 000163", Connect("c", bridge=True)),
     Good("5.0 CONNECT, every property", V5, C,
-         "10 35 00044d515454 05 02 000a 27 11 00000e10 15 0005534352414d 16 000100 17 00 19 01 21 0014 22 "
-         "000a 26 00016b 000176 27 00000400 000163",
+         "10 35 00044d515454 05 02 000a 27 11 00000e10 22 000a 15 0005534352414d 16 000100 17 00 19 01 27 "
+         "00000400 21 0014 26 00016b 000176 000163",
          Connect("c", V5, keep_alive=10, properties=Properties(session_expiry_interval=3600,
          authentication_method="SCRAM", authentication_data=b"\0", request_problem_information=0,
          request_response_information=1, receive_maximum=20, topic_alias_maximum=10, user_properties=[("k", "v")],
@@ -90,9 +94,9 @@ GOOD = [
     Good("5.0 CONNACK, not authorized", V5, S, "20 08 00 87 05 1f 00026e6f",
          Connack(reason=0x87, properties=Properties(reason_string="no"))),
     Good("5.0 CONNACK, every property", V5, S,
-         "20 4d 01 00 4a 11 ffffffff 12 00066175746f2d31 13 001e 15 00014d 16 0000 1a 0002722f 1c "
-         "000a6f746865723a31383833 1f 00026f6b 21 ffff 22 ffff 24 01 25 01 26 00016b 0000 27 ffffffff 28 "
-         "00 29 00 2a 00",
+         "20 4d 01 00 4a 11 ffffffff 22 ffff 12 00066175746f2d31 13 001e 15 00014d 16 0000 1a 0002722f 1c "
+         "000a6f746865723a31383833 1f 00026f6b 25 01 27 ffffffff 21 ffff 24 01 28 00 29 00 2a 00 26 00016b "
+         "0000",
          Connack(True, 0, Properties(session_expiry_interval=0xFFFFFFFF, assigned_client_identifier="auto-1",
          server_keep_alive=30, authentication_method="M", authentication_data=b"", response_information="r/",
          server_reference="other:1883", reason_string="ok", receive_maximum=65535, topic_alias_maximum=65535,

@@ -24,7 +24,7 @@ from headwater.session.report_grant import ReportGrant
 from headwater.session.session import Session
 from headwater.session.translate import publish_properties
 from headwater.wire.encode import encode
-from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.errors import MisplacedPacketError, RemoteProtocolError
 from headwater.wire.packets import (
     AUTH,
     CONNECT,
@@ -38,6 +38,8 @@ from headwater.wire.packets import (
     SUBSCRIBE,
     UNSUBSCRIBE,
     V5,
+    V31,
+    V311,
     Connect,
     Packet,
     Properties,
@@ -70,6 +72,10 @@ class Connection:
         self.client_id = ""
         self.username: str | None = None
         self.keep_alive = 0
+        self.of_31 = False
+        """Of MQTT 3.1, where not only PUBLISH may be marked as sent again."""
+        self.bridge = False
+        """Another broker's: it gets nothing back that it sent, and sees which messages were retained."""
         self.receive_maximum = MAX_RECEIVE
         self.max_packet_out = 0
         self.wants_problem_information = True
@@ -89,11 +95,13 @@ class Connection:
     def check_allowed(self, packet_type: int) -> None:
         """Raise unless this packet may come in this state."""
         if packet_type not in MAY_RECEIVE[self.state]:
-            raise RemoteProtocolError(PROTOCOL_ERROR, f"a packet of type {packet_type} may not come here")
+            raise MisplacedPacketError(f"a packet of type {packet_type} may not come here")
 
     def learn(self, packet: Connect) -> None:
         """Take over what CONNECT says about this connection."""
-        self.version = packet.version
+        self.version = V311 if packet.version == V31 else packet.version
+        self.of_31 = packet.version == V31
+        self.bridge = packet.bridge
         self.client_id = packet.client_id
         self.username = packet.username
         self.keep_alive = packet.keep_alive

@@ -11,7 +11,7 @@ from .decode import FROM_CLIENT, FROM_SERVER, UnsupportedVersionError, decode, d
 from .encode import encode, encode_publish
 from .errors import LocalProtocolError, RemoteProtocolError
 from .framing import PacketReader
-from .packets import V5, V311
+from .packets import V5, V31, V311
 from .primitives import Reader, encode_binary, encode_string, encode_varint
 from .properties import WILL, decode_properties, encode_properties
 
@@ -19,6 +19,7 @@ __all__ = [
     "FROM_CLIENT",
     "FROM_SERVER",
     "V5",
+    "V31",
     "V311",
     "WILL",
     "LocalProtocolError",

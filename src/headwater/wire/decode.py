@@ -27,6 +27,7 @@ from .packets import (
     UNSUBACK,
     UNSUBSCRIBE,
     V5,
+    V31,
     V311,
     Auth,
     Connack,
@@ -55,14 +56,19 @@ from .reasons import (
     ALLOWED_RETURN_CODES_311,
     MALFORMED_PACKET,
     PROTOCOL_ERROR,
+    QUOTA_EXCEEDED,
     REAUTHENTICATE,
     SUCCESS,
-    TOPIC_NAME_INVALID,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
 
 FROM_CLIENT: Final = 0
 FROM_SERVER: Final = 1
+MOST_FILTERS: Final = 10_000
+"""In one SUBSCRIBE or UNSUBSCRIBE: they are dealt with together, and others wait meanwhile."""
+
+PROTOCOLS: Final = {"MQTT": (V311, V5), "MQIsdp": (V31,)}
+BRIDGE: Final = 0x80
 
 _FLAGS_2: Final = 1 << PUBREL | 1 << SUBSCRIBE | 1 << UNSUBSCRIBE
 _CLIENT_ONLY: Final = 1 << CONNECT | 1 << SUBSCRIBE | 1 << UNSUBSCRIBE | 1 << PINGREQ
@@ -120,7 +126,7 @@ def _decode_body(packet_type: int, reader: Reader, version: int, role: int) -> P
 
 def _check_topic_name(topic: str) -> None:
     if "+" in topic or "#" in topic:  # [MQTT-3.3.2-2] [MQTT-4.7.1-1]
-        raise RemoteProtocolError(TOPIC_NAME_INVALID, "wildcard in a topic name")
+        raise RemoteProtocolError(PROTOCOL_ERROR, "wildcard in a topic name")  # 0x90 is for correctly formed ones
 
 
 def _check_topic_filter(topic_filter: str) -> None:
@@ -183,6 +189,7 @@ def _decode_subscribe(reader: Reader, version: int) -> Subscribe:
     while reader.left() > 0:
         topic_filter = reader.string()
         _check_topic_filter(topic_filter)
+        _check_number(len(requests))
         requests.append(_decode_request(topic_filter, reader.byte(), version))
     if not requests:  # [MQTT-3.8.3-2]
         raise RemoteProtocolError(PROTOCOL_ERROR, "SUBSCRIBE without topic filters")
@@ -206,6 +213,11 @@ def _decode_request(topic_filter: str, options: int, version: int) -> SubscribeR
     return SubscribeRequest(topic_filter, qos, no_local, options & 8 != 0, retain_handling)
 
 
+def _check_number(filters: int) -> None:
+    if filters == MOST_FILTERS:
+        raise RemoteProtocolError(QUOTA_EXCEEDED, f"more than {MOST_FILTERS} topic filters in one packet")
+
+
 def _decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
     packet_id = reader.packet_id()
     properties = decode_properties(reader, UNSUBSCRIBE) if version == V5 else None
@@ -213,6 +225,7 @@ def _decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
     while reader.left() > 0:
         topic_filter = reader.string()
         _check_topic_filter(topic_filter)
+        _check_number(len(filters))
         filters.append(topic_filter)
     if not filters:  # [MQTT-3.10.3-2]
         raise RemoteProtocolError(PROTOCOL_ERROR, "UNSUBSCRIBE without topic filters")
@@ -280,12 +293,14 @@ def _decode_auth(reader: Reader, role: int) -> Auth:
 
 
 def decode_connect(body: bytes) -> Connect:
-    """The CONNECT with this body; raises UnsupportedVersionError if it is not MQTT 3.1.1 or 5.0."""
+    """The CONNECT with this body; raises UnsupportedVersionError if it is not MQTT 3.1, 3.1.1 or 5.0."""
     reader = Reader(body, 0, len(body))
     protocol_name = reader.string()
-    version = reader.byte()
-    if protocol_name != "MQTT" or version not in (V311, V5):  # [MQTT-3.1.2-1] [MQTT-3.1.2-2]
-        raise UnsupportedVersionError(protocol_name, version)
+    level = reader.byte()
+    version = level & ~BRIDGE
+    bridge = level != version
+    if version not in PROTOCOLS.get(protocol_name, ()) or (bridge and version == V5):  # [MQTT-3.1.2-1] [MQTT-3.1.2-2]
+        raise UnsupportedVersionError(protocol_name, level)
     flags = reader.byte()
     _check_connect_flags(flags, version)
     keep_alive = reader.uint16()
@@ -297,12 +312,12 @@ def decode_connect(body: bytes) -> Connect:
         topic = reader.string()
         _check_topic_name(topic)
         if topic == "":  # [MQTT-4.7.3-1]
-            raise RemoteProtocolError(TOPIC_NAME_INVALID, "empty will topic")
+            raise RemoteProtocolError(PROTOCOL_ERROR, "empty will topic")
         will = Will(topic, reader.binary(), flags >> 3 & 3, flags & 0x20 != 0, will_properties)
     username = reader.string() if flags & 0x80 else None
     password = reader.binary() if flags & 0x40 else None
     reader.finish()
-    return Connect(client_id, version, flags & 0x02 != 0, keep_alive, username, password, will, properties)
+    return Connect(client_id, version, flags & 0x02 != 0, keep_alive, username, password, will, properties, bridge)
 
 
 def _check_connect_flags(flags: int, version: int) -> None:
@@ -312,5 +327,5 @@ def _check_connect_flags(flags: int, version: int) -> None:
         raise RemoteProtocolError(MALFORMED_PACKET, "QoS or retain flag of a will, but no will")
     if flags & 0x18 == 0x18:  # [MQTT-3.1.2-12]
         raise RemoteProtocolError(MALFORMED_PACKET, "will with QoS 3")
-    if version == V311 and flags & 0xC0 == 0x40:  # [MQTT-3.1.2-22] of 3.1.1
+    if version != V5 and flags & 0xC0 == 0x40:  # [MQTT-3.1.2-22] of 3.1.1
         raise RemoteProtocolError(MALFORMED_PACKET, "password without user name")

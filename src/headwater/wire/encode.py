@@ -20,6 +20,7 @@ from .packets import (
     UNSUBACK,
     UNSUBSCRIBE,
     V5,
+    V31,
     V311,
     Auth,
     Connack,
@@ -166,9 +167,9 @@ def _reason_and_block(packet_type: int, reason: int, block: bytes, version: int)
 
 def _encode_connect(packet: Connect) -> bytes:
     version = packet.version
-    if version not in (V311, V5):
+    if version not in (V31, V311, V5) or (packet.bridge and version == V5):
         raise LocalProtocolError(f"protocol level {version}")
-    if version == V311 and packet.password is not None and packet.username is None:  # [MQTT-3.1.2-22] of 3.1.1
+    if version != V5 and packet.password is not None and packet.username is None:  # [MQTT-3.1.2-22] of 3.1.1
         raise LocalProtocolError("password without user name in MQTT 3.1.1")
     flags = 0x02 if packet.clean_start else 0
     tail = encode_string(packet.client_id)
@@ -182,7 +183,9 @@ def _encode_connect(packet: Connect) -> bytes:
     if packet.password is not None:
         flags |= 0x40
         tail += encode_binary(packet.password)
-    head = b"\x00\x04MQTT" + bytes((version, flags)) + encode_unsigned(packet.keep_alive, 2)
+    level = version | 0x80 if packet.bridge else version
+    protocol = "MQIsdp" if version == V31 else "MQTT"
+    head = encode_string(protocol) + bytes((level, flags)) + encode_unsigned(packet.keep_alive, 2)
     return _frame(CONNECT << 4, head + _property_block(packet.properties, CONNECT, version) + tail)
 
 

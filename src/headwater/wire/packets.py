@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+V31: Final = 3
+"""MQTT 3.1: only a CONNECT says so; the packets after it are those of 3.1.1."""
 V311: Final = 4
 V5: Final = 5
 
@@ -85,6 +87,8 @@ class Connect(Packet):
     password: bytes | None = field(default=None, repr=False)  # which must not be logged by chance
     will: Will | None = None
     properties: Properties | None = None
+    bridge: bool = False
+    """The level's highest bit, by which bridges of Mosquitto make themselves known; not part of the standard."""
 
 
 @dataclass

@@ -65,6 +65,7 @@ CONNACK_311: Final[dict[int, int]] = {
     BAD_AUTHENTICATION_METHOD: 5,
     NOT_AUTHORIZED: 5,
     BANNED: 5,
+    PACKET_TOO_LARGE: 5,
 }
 """MQTT 5.0 reason -> MQTT 3.1.1 return code. A reason without one closes the connection without a CONNACK."""
 

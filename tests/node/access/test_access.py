@@ -76,6 +76,7 @@ def come(broker: MemoryBroker, user: str | None, client_id: str, version: int = 
         ("u", b"wrong", False),
         ("u", b"", False),
         ("u", None, False),
+        ("empty", b"", False),  # an empty password is none, whatever the file says
         ("nobody", b"right", False),
         (None, None, False),
     ],
@@ -84,7 +85,7 @@ def test_passwords_are_checked(
     user: str | None, password: bytes | None, accepted: bool, version: int, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        broker = broker_with(password_file=users_file(tmp_path, u="right"))
+        broker = broker_with(password_file=users_file(tmp_path, u="right", empty=""))
         client, answer = await arrive(broker, named(user, password, version=version))
         expected = SUCCESS if accepted else NOT_AUTHORIZED if version == 5 else 5
         assert answer.reason == expected

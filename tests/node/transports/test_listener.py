@@ -20,6 +20,7 @@ from headwater.node.selector import run
 from headwater.node.transports.listener import ProxyHeader
 from headwater.node.transports.sockets import address_text, is_loopback
 from tests.broker import build
+from tests.broker.peer import Peer, Target, connected
 from tests.brokers import free_port
 from tests.node.memory import Client, MemoryBroker
 
@@ -151,10 +152,14 @@ def test_a_socket_in_use_and_a_file_are_left_alone(tmp_path: Path) -> None:
 # ---- who and how many ----
 
 
-def connect_code(served: Served, number: int) -> int:
+def connect_code(served: Served, number: int, client_id: str | None = None) -> int:
     peer = over(raw(served.port(number)))
-    peer.send(build.connect(f"c{number}"))
+    peer.send(build.connect(f"c{number}" if client_id is None else client_id))
     return peer.packet()[1][1]
+
+
+def entered(served: Served, number: int, client_id: str = "c") -> Peer:
+    return connected(Target("127.0.0.1", served.port(number), True), client_id)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +183,68 @@ def test_connections_per_listener() -> None:
         peer.send(build.connect("c"))
         assert peer.packet()[0] == build.CONNACK
         second.close()
+
+
+def test_the_highest_qos_per_listener() -> None:
+    """In CONNACK, for publications, wills and subscriptions."""
+    with serving({"max_qos": 0}, {"max_qos": 1}, {}) as served:
+        granted = []
+        for number in range(3):
+            peer = entered(served, number)
+            granted.append(peer.properties.get("maximum_qos"))
+            peer.send(build.subscribe("t", qos=2))
+            assert peer.packet()[1][-1] == number
+        assert granted == [[0], [1], None]
+        for number, qos in ((0, 1), (1, 2)):
+            peer = entered(served, number)
+            peer.send(build.publish("u", b"x", qos, 1))
+            peer.expect_closed(0x9B)
+            late = over(raw(served.port(number)))
+            late.send(build.connect("w", will=build.will("w", qos=qos)))
+            assert late.packet()[1][1] == 0x9B
+        entered(served, 2).publish("u", b"x", 2)
+        entered(served, 1).publish("u", b"x", 1)
+
+
+def test_topic_aliases_per_listener() -> None:
+    with serving({"topic_alias_maximum": 3}, {"topic_alias_maximum": 0}, {}, topic_alias_maximum=5) as served:
+        granted = [entered(served, number).properties.get("topic_alias_maximum") for number in range(3)]
+        assert granted == [[3], None, [5]]
+        peer = entered(served, 0)
+        peer.send(build.publish("t", b"x", topic_alias=4))
+        peer.expect_closed(0x94)
+
+
+def test_ids_per_listener() -> None:
+    own = {"auto_id_prefix": "door-", "allow_empty_client_id": True}
+    with serving({"allow_empty_client_id": False}, own, {}, allow_empty_client_id=False, auto_id_prefix="x-") as served:
+        assert [connect_code(served, number, "") for number in range(3)] == [0x85, 0, 0x85]
+        (assigned,) = entered(served, 1, "").properties["assigned_client_id"]
+        assert str(assigned).startswith("door-")
+    with serving({}, auto_id_prefix="x-") as served:
+        (assigned,) = entered(served, 0, "").properties["assigned_client_id"]
+        assert str(assigned).startswith("x-")
+
+
+@pytest.mark.parametrize("client_id", ["other", ""])
+def test_user_names_as_client_ids(client_id: str) -> None:
+    """Nobody can take over another's session by giving its id."""
+    with serving({"username_as_client_id": True}) as served:
+        peer = over(raw(served.port()))
+        peer.send(build.connect(client_id, username="ann"))
+        _, body = peer.packet()
+        assert body[1] == 0 and (b"\x12\x00\x03ann" in body) is (client_id == "")
+        assert served.call(lambda: list(served.broker.server.sessions)) == ["ann"]
+        assert connect_code(served, 0, "ann") == 0x87, "without a user name"
+
+
+def test_all_addresses() -> None:
+    """`*` is IPv4 and IPv6, where there is any."""
+    with serving({"host": "*"}) as served:
+        for host in ("127.0.0.1", "::1"):
+            peer = over(socket.create_connection((host, served.port()), PATIENCE))
+            peer.send(build.connect(host))
+            assert peer.packet()[1][1] == 0
 
 
 def test_a_plain_listener_pays_nothing() -> None:
@@ -263,7 +330,8 @@ def test_the_same_under_asyncio(tmp_path: Path) -> None:
         ({"port": 1, "tls": {"certificate": "c"}}, "key"),
         ({"port": 1, "websocket_path": "mqtt"}, "pattern"),
         ({"port": 1, "tls": {"certificate": "c", "key": "k", "client_certificates": "required"}}, "need `ca`"),
-        ({"port": 1, "tls": {"certificate": "c", "key": "k", "ca": "x"}}, "not asked for"),
+        ({"port": 1, "tls": {"certificate": "c", "key": "k", "crl": "x"}}, "not asked for"),
+        ({"port": 1, "auto_id_prefix": "\0"}, "pattern"),
         ({"port": 1, "certificate": "c"}, "Extra inputs"),
     ],
 )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import datetime
 import socket
 import ssl
+import subprocess
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from headwater.node.channel import Channel
 from headwater.node.hooks import Hooks
-from headwater.node.transports.contexts import CertificateError
+from headwater.node.transports.contexts import CertificateError, subject_text
 from headwater.wire.packets import Connect
 from tests.broker import build
 from tests.broker.peer import Peer
@@ -270,6 +272,61 @@ def test_a_certificate_is_enough_where_nobody_is_anonymous(authority: Authority)
         peer = over(secured(raw(served.port()), authority.trusting()))
         peer.send(build.connect("c"))
         peer.expect_refused(0x87)
+
+
+def test_the_whole_subject_says_who_it_is(authority: Authority) -> None:
+    seen: list[tuple[str | None, bool]] = []
+    client = authority.client("pump, 7", "seven.example.org")
+    listener = tls_listener(authority, client_certificates="required", ca=authority.file, username="subject")
+    with serving(listener, hooks=remembering(seen)) as served:
+        connect(served, authority.trusting(client))
+    ((name, _),) = seen
+    assert name is not None and name.startswith("CN=pump\\, 7,OU=") and ",O=trustme v" in name
+
+
+@pytest.mark.parametrize(
+    ("subject", "text"),
+    [
+        ((("countryName", "GB"),), "C=GB"),
+        ((("organizationName", 'a"b;c'), ("commonName", "x+y")), 'CN=x\\+y,O=a\\"b\\;c'),
+        ((("commonName", "#x "),), "CN=\\#x\\ "),
+        ((("commonName", " "),), "CN=\\ "),
+        ((("title", "Dr"),), "title=Dr"),
+    ],
+)
+def test_subjects_as_text(subject: tuple[tuple[str, str], ...], text: str) -> None:
+    assert subject_text(tuple((part,) for part in subject)) == text
+
+
+def test_authorities_complete_our_own_certificate(tmp_path: Path) -> None:
+    """Clients that know the root only are sent what lies between, although nobody is asked for a certificate."""
+    root = trustme.CA()
+    between = root.create_child_ca()
+    leaf = between.issue_cert("127.0.0.1")
+    files = {"certificate": str(tmp_path / "c"), "key": str(tmp_path / "k")}
+    leaf.cert_chain_pems[0].write_to_path(files["certificate"])
+    leaf.private_key_pem.write_to_path(files["key"])
+    authorities = tmp_path / "ca"
+    authorities.write_bytes(between.cert_pem.bytes() + root.cert_pem.bytes())
+    context = ssl.create_default_context(cadata=root.cert_pem.bytes().decode())
+    with serving({"tls": files}, {"tls": {**files, "ca": str(authorities)}}) as served:
+        with pytest.raises(ssl.SSLError):
+            secured(raw(served.port(0)), context)
+        accepted(secured(raw(served.port(1)), context))
+
+
+def test_a_folder_of_authorities(authority: Authority, another_authority: Authority, tmp_path: Path) -> None:
+    """As `openssl rehash` makes it: files by the hash of their subject."""
+    folder = tmp_path / "authorities"
+    folder.mkdir()
+    said = subprocess.run(
+        ["openssl", "x509", "-in", authority.file, "-noout", "-hash"], check=True, capture_output=True, text=True
+    )
+    (folder / f"{said.stdout.strip()}.0").write_text(Path(authority.file).read_text())
+    with serving(tls_listener(authority, client_certificates="required", ca=str(folder))) as served:
+        connect(served, authority.trusting(authority.client("m")))
+        strange = authority.trusting(another_authority.client("m"))
+        assert refused(served, strange)
 
 
 def test_optional_certificates(authority: Authority) -> None:

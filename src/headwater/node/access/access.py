@@ -17,7 +17,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from headwater.message import NEVER
+from headwater.message import NEVER, Message
 from headwater.node.access.errors import AccessError, read_text
 from headwater.node.access.limits import (
     ADDRESS,
@@ -38,6 +38,7 @@ from headwater.node.access.rules import RuleRights, RuleSet, filled_in, parse_ru
 from headwater.node.access.settings import AccessSettings
 from headwater.node.access.tokens import Identity, TokenError, Tokens, looks_like_token
 from headwater.node.access.verifying import Overloaded, RecentSuccesses, Verifying
+from headwater.node.bridge.inside import PREFIX, Inside
 from headwater.node.channel import Channel
 from headwater.node.deciding import Answer
 from headwater.node.hooks import Refusal
@@ -49,6 +50,7 @@ from headwater.session.session import Session
 from headwater.wire.packets import Connect
 from headwater.wire.reasons import (
     BANNED,
+    CLIENT_IDENTIFIER_NOT_VALID,
     CONNECTION_RATE_EXCEEDED,
     MESSAGE_RATE_TOO_HIGH,
     NOT_AUTHORIZED,
@@ -125,6 +127,10 @@ class Access:
 
     def admit(self, channel: Channel, packet: Connect) -> Refusal | None:
         """Before anybody is asked for a password: bans, and how often this address connects."""
+        if isinstance(channel.entrance, Inside):
+            return None
+        if packet.client_id.startswith(PREFIX):
+            return Refusal(CLIENT_IDENTIFIER_NOT_VALID, f"{PREFIX} is for bridges")
         now = self.server.hot.now
         network = network_of(host_of(channel.address))
         if self.bans and (
@@ -139,6 +145,8 @@ class Access:
 
     def authenticate(self, channel: Channel, packet: Connect) -> Answer:
         """Who this is: None when that is settled, a refusal, or somebody to wait for."""
+        if isinstance(channel.entrance, Inside):
+            return self._known(channel, Identity(None))
         if channel.identity is not None:
             return self._known(channel, Identity(channel.identity))
         password = packet.password
@@ -175,8 +183,8 @@ class Access:
 
     def _check_password(self, channel: Channel, packet: Connect, user: str, password: bytes | None) -> Answer:
         encoded = None if self._passwords is None else self._passwords.entries.get(user)
-        if password is None or self._passwords is None:
-            return self._failed(channel, packet, "no password" if password is None else "not a token")
+        if not password or self._passwords is None:
+            return self._failed(channel, packet, "not a token" if password else "no password")
         if encoded is not None and self._recent.knows(user, encoded, password, self.server.hot.now):
             return self._known(channel, Identity(user, encoded=encoded))
         return self._verify_password(channel, packet, encoded, password)
@@ -243,11 +251,16 @@ class Access:
         now = self.server.hot.now
         self.quotas.joined(session, before)
         self._give_rights(channel, session, identity)
-        if self._metered:
+        if self._metered and not session.client_id.startswith(PREFIX):
             settings = self.settings
             channel.meter = Meter(settings.message_rate, settings.byte_rate, settings.rate_burst, now)
         if identity.seconds is not None:
             self._expiries[channel] = self.server.timers.at(now + identity.seconds, partial(self._expired, channel))
+
+    def restored(self, session: Session) -> None:
+        """A session that was on disk. Rights that a token gave are not known until its client comes with another."""
+        self.quotas.joined(session, None)
+        self._give_rights(None, session, Identity(session.username))
 
     def ended(self, channel: Channel) -> None:
         self._identities.pop(channel, None)
@@ -264,6 +277,8 @@ class Access:
 
     def rights_of(self, identity: Identity, client_id: str) -> Rights | None:
         """What an identity may do with this client id; None: everything."""
+        if client_id.startswith(PREFIX):
+            return None
         name = identity.username
         if identity.rules is not None:
             return RuleRights(filled_in(identity.rules, name, client_id), self.settings.acl_subscribe, True)
@@ -278,6 +293,20 @@ class Access:
                 self._shared.clear()
             rights = self._shared[name] = RuleRights(rules.of(name, client_id), self.settings.acl_subscribe)
         return rights
+
+    def owner(self, publisher: Session | None) -> str | None:
+        """Whose rights count, later, for a message that this session has retained; None: nobody's."""
+        rights = None if publisher is None else publisher.rights
+        if publisher is None or rights is None or not self.settings.acl_retained:
+            return None
+        if isinstance(rights, RuleRights) and rights.of_token:
+            return None  # the token may be gone by then
+        return publisher.username or ""
+
+    def may_still_publish(self, message: Message) -> bool:
+        """Whether who retained a message could do so today."""
+        rights = self.rights_of(Identity(message.owner or None), message.publisher)
+        return rights is None or rights.publishes(message.topic.encode())
 
     def _give_rights(self, channel: Channel | None, session: Session, identity: Identity) -> None:
         rights = self.rights_of(identity, session.client_id)
@@ -311,7 +340,8 @@ class Access:
                     self.server.disconnect_soon(channel, NOT_AUTHORIZED, "the password has changed")
                 now = self.server.hot.now
                 rates = settings.message_rate, settings.byte_rate, settings.rate_burst
-                channel.meter = Meter(*rates, now) if self._metered else None
+                metered = self._metered and not session.client_id.startswith(PREFIX)
+                channel.meter = Meter(*rates, now) if metered else None
         self.server.router.forget()
         self.server.hot.fanouts.forget("#", True)
 

@@ -60,6 +60,11 @@ class AccessSettings(Settings):
         description="Which filters may be subscribed to: those with a topic in common with what may be read, those "
         "within one rule, or all (as Mosquitto does). Delivery is checked in each case.",
     )
+    acl_retained: bool = Field(
+        default=False,
+        description="Whether a new subscriber is not sent retained messages whose publisher may not publish there any "
+        "more, by the rules of today.",
+    )
     connection_rate: float = Field(
         default=0.0, ge=0, description="CONNECTs a second from one address; more are refused with 0x9F; 0: any."
     )

@@ -11,6 +11,18 @@ from headwater.node.transports.settings import TlsSettings
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 REQUESTS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 ALTERNATIVE_NAMES: Final = ("DNS", "email", "URI")
+SHORT: Final = {
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+"""Names of a subject's parts that RFC 2253 writes shorter."""
 
 
 class CertificateError(Exception):
@@ -28,33 +40,38 @@ def make_context(settings: TlsSettings, protocol: str) -> ssl.SSLContext:
             context.set_ciphers(settings.ciphers)
         except ssl.SSLError:
             raise CertificateError(f"OpenSSL knows no ciphers like {settings.ciphers!r}") from None
-    _load_certificate(context, settings)
+    load_certificate(context, settings.certificate, settings.key)
     context.verify_mode = REQUESTS[settings.client_certificates]
     if settings.ca:
-        _load(context, settings.ca, "certificate")
+        load_into(context, settings.ca, "certificate")
     if settings.crl:
-        _load(context, settings.crl, "revocation list")
+        load_into(context, settings.crl, "revocation list")
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
 
-def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    for path in (settings.certificate, settings.key):
+def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Our own certificate and its key, from files. Raises CertificateError."""
+    for path in (certificate, key):
         _readable(path)
     try:
-        context.load_cert_chain(settings.certificate, settings.key, password=_no_passphrase)
+        context.load_cert_chain(certificate, key, password=_no_passphrase)
     except ssl.SSLError as error:
         reason = error.reason or str(error)
         if reason == "KEY_VALUES_MISMATCH":
-            raise CertificateError(f"{settings.key} is not the key of {settings.certificate}") from None
-        raise CertificateError(f"cannot use {settings.certificate} with {settings.key}: {reason}") from None
+            raise CertificateError(f"{key} is not the key of {certificate}") from None
+        raise CertificateError(f"cannot use {certificate} with {key}: {reason}") from None
 
 
 def _no_passphrase() -> str:
     raise CertificateError("the private key has a passphrase; remove it (openssl pkey) and protect the file instead")
 
 
-def _load(context: ssl.SSLContext, path: str, what: str) -> None:
+def load_into(context: ssl.SSLContext, path: str, what: str) -> None:
+    """Authorities ("certificate", also a folder of them) or a "revocation list" from files. Raises CertificateError."""
+    if what == "certificate" and Path(path).is_dir():
+        context.load_verify_locations(capath=path)  # which is looked into as clients come
+        return
     _readable(path)
     before = context.cert_store_stats()
     try:
@@ -76,10 +93,13 @@ def _readable(path: str) -> None:
 
 
 def name_in(certificate: dict[str, object], which: str) -> str | None:
-    """The common name or the first alternative name of a certificate as `getpeercert` has it; None: it has none."""
-    if which == "cn":
+    """The common name, the first alternative name or the whole subject of a certificate as `getpeercert` has it; None:
+    it has none."""
+    if which != "san":
         subject = certificate.get("subject", ())
         assert isinstance(subject, tuple)
+        if which == "subject":
+            return subject_text(subject) or None
         names = [value for part in subject for key, value in part if key == "commonName"]
         return names[-1] if names else None
     alternatives = certificate.get("subjectAltName", ())
@@ -89,3 +109,16 @@ def name_in(certificate: dict[str, object], which: str) -> str | None:
             if key == kind:
                 return str(value)
     return None
+
+
+def subject_text(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
+    """As RFC 2253 has it: the last part first, `CN=pump,O=Works`."""
+    parts = ["+".join(f"{SHORT.get(key, key)}={_escaped(value)}" for key, value in part) for part in reversed(subject)]
+    return ",".join(parts)
+
+
+def _escaped(value: str) -> str:
+    text = "".join(f"\\{each}" if each in ',+"\\<>;' else each for each in value)
+    if text.endswith(" "):
+        text = text[:-1] + "\\ "
+    return f"\\{text}" if text.startswith(("#", " ")) else text

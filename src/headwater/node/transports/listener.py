@@ -33,6 +33,10 @@ class Listener(Entrance):
     def __init__(self, settings: ListenerSettings) -> None:
         super().__init__()
         self.settings = settings
+        self.topic_alias_maximum = settings.topic_alias_maximum
+        self.auto_id_prefix = settings.auto_id_prefix
+        self.allow_empty_client_id = settings.allow_empty_client_id
+        self.username_as_client_id = settings.username_as_client_id
         self.sockets: list[socket.socket] = []
         self.watch: Watch | None = None
         self.context: ssl.SSLContext | None = None
@@ -105,6 +109,8 @@ class Listener(Entrance):
             return False
         if settings.allow_anonymous is not None:
             channel.allow_anonymous = settings.allow_anonymous
+        if settings.max_qos is not None:
+            channel.max_qos = settings.max_qos
         if settings.proxy_protocol:
             channel.recv = ProxyHeader(channel, self._add_layers).recv
         else:

@@ -6,6 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+ALL_ADDRESSES = "`*` for all, `0.0.0.0` for all IPv4"
+ID_PREFIX = "^[^\x00-\x1f\x7f]{0,64}$"
+
 
 class TlsSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -18,30 +21,31 @@ class TlsSettings(BaseModel):
         default="none", description="Whether clients are asked for a certificate, and must have one."
     )
     ca: str = Field(
-        default="", description="File with the authorities that may have signed clients' certificates (PEM)."
+        default="",
+        description="File with the authorities that may have signed clients' certificates (PEM), or a folder of them "
+        "as `openssl rehash` makes it. Those between the root and our own certificate are sent with it, too.",
     )
     crl: str = Field(default="", description="File with those authorities' lists of revoked certificates (PEM).")
-    username: Literal["cn", "san", "none"] = Field(
+    username: Literal["cn", "san", "subject", "none"] = Field(
         default="cn",
         description="What of a client's certificate becomes its user name, in place of the one in CONNECT: the "
-        "subject's common name, the first alternative name (DNS, e-mail, URI), nothing.",
+        "subject's common name, the first alternative name (DNS, e-mail, URI), the whole subject (such as "
+        "`CN=pump,O=Works`), nothing.",
     )
 
     @model_validator(mode="after")
     def _clients_are_checked_against_something(self) -> TlsSettings:
         if self.client_certificates != "none" and not self.ca:
             raise ValueError("client_certificates need `ca`, the authorities that may have signed them")
-        if self.client_certificates == "none" and (self.ca or self.crl):
-            raise ValueError("`ca` and `crl` are for client_certificates, which are not asked for")
+        if self.client_certificates == "none" and self.crl:
+            raise ValueError("`crl` is for client_certificates, which are not asked for")
         return self
 
 
 class ListenerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    host: str = Field(
-        default="localhost", description="Name or address to listen on; `0.0.0.0` for all IPv4, `::` for all."
-    )
+    host: str = Field(default="localhost", description=f"Name or address to listen on; {ALL_ADDRESSES}.")
     port: int | None = Field(default=None, ge=0, le=65535, description="TCP port; 0 takes a free one.")
     unix: str = Field(default="", description="Path of a Unix socket, in place of host and port.")
     unix_mode: int = Field(
@@ -67,6 +71,23 @@ class ListenerSettings(BaseModel):
     )
     max_connections: int | None = Field(
         default=None, ge=1, description="Connections to this listener at a time; more are closed at once."
+    )
+    max_qos: Literal[0, 1, 2] | None = Field(
+        default=None, description="Highest QoS that clients of this listener may publish with; unset: as for all."
+    )
+    topic_alias_maximum: int | None = Field(
+        default=None, ge=0, le=65535, description="Topic aliases that a client may use towards us; unset: as for all."
+    )
+    allow_empty_client_id: bool | None = Field(
+        default=None, description="Whether clients without an id are given one; unset: as for all."
+    )
+    auto_id_prefix: str | None = Field(
+        default=None, pattern=ID_PREFIX, description="What such ids begin with; unset: as for all."
+    )
+    username_as_client_id: bool = Field(
+        default=False,
+        description="A client's user name is its id, whatever it says, so that nobody can take over another's session; "
+        "who has no user name is refused.",
     )
 
     @model_validator(mode="after")

@@ -10,6 +10,8 @@ import stat
 from typing import Final
 
 BACKLOG: Final = 1024
+EVERYWHERE: Final = "*"
+"""A host that stands for all addresses of this machine."""
 
 
 def is_loopback(host: str) -> bool:
@@ -21,11 +23,11 @@ def address_text(host: str, port: int) -> str:
 
 
 def listen_tcp(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets on all addresses of a host, on one port. "localhost" without IPv6 is no error."""
+    """Listening sockets on all addresses of a host, on one port. "localhost" or "*" without IPv6 is no error."""
     sockets: list[socket.socket] = []
     failed: OSError | None = None
     for family, kind, protocol, _, found in socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        None if host == EVERYWHERE else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     ):
         address: tuple[object, ...] = found
         if port == 0 and sockets:
