@@ -259,6 +259,18 @@ def test_a_client_that_closes(served_web: Served, last: bytes) -> None:
     served_web.wait_until(lambda: not served_web.broker.server.channels)
 
 
+def test_a_client_that_disconnects_may_close_as_well(served_web: Served) -> None:
+    """Closing the socket before the client's own Close frame came would be a reset, which browsers call unclean."""
+    client = WebSocketClient(raw(served_web.port()))
+    peer = accepted(client)
+    peer.send(build.disconnect())
+    assert client.connection.recv(100) == bytes([0x80 | CLOSE, 2]) + b"\x03\xe8"
+    assert served_web.call(lambda: len(served_web.broker.server.channels)) == 1
+    assert served_web.call(lambda: served_web.broker.statistics().connections) == 0
+    client.connection.sendall(masked_frame(CLOSE, b"\x03\xe8", MASK))
+    served_web.wait_until(lambda: not served_web.broker.server.channels)
+
+
 def test_we_close_in_good_order(served_web: Served) -> None:
     client = WebSocketClient(raw(served_web.port()))
     peer = accepted(client)
