@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 
 import pytest
@@ -434,5 +435,207 @@ def test_leaving_while_connecting_again() -> None:
     async def scenario() -> None:
         async with Scripted(cut, mute) as port, Client("127.0.0.1", port, reconnect=SOON):
             await is_connecting.wait()
+
+    run(scenario())
+
+
+def test_any_reason_is_worth_another_try_if_it_is_to_go_on_always() -> None:
+    async def refuse(peer: Peer) -> None:
+        await peer.accept(Connack(False, reasons.NOT_AUTHORIZED))
+
+    async def scenario() -> None:
+        always = Reconnect(first=0.01, longest=0.02, from_start=True, always=True)
+        async with (
+            Scripted(refuse, taken_over, refuse, stay) as port,
+            Client("127.0.0.1", port, reconnect=always) as client,
+        ):
+            assert (await anext(client.messages)).topic == "a"
+
+    run(scenario())
+
+
+async def taken_over(peer: Peer) -> None:
+    await peer.accept()
+    peer.send(Disconnect(reasons.SESSION_TAKEN_OVER))
+
+
+async def stay(peer: Peer) -> None:
+    await peer.accept()
+    peer.send(Publish("a", b""))
+    await peer.goodbye()
+
+
+def test_fallbacks_are_tried_in_turn_and_at_once() -> None:
+    async def scenario() -> None:
+        first, second = free_port(), free_port()
+        slow = Reconnect(first=900, longest=900, from_start=True)
+        async with (
+            Scripted(stay) as port,
+            Client(
+                "127.0.0.1", first, fallbacks=[("127.0.0.1", second), ("127.0.0.1", port)], reconnect=slow
+            ) as client,
+        ):
+            await anext(client.messages)
+
+    run(scenario())
+
+
+def test_after_a_loss_the_first_address_is_the_first_again() -> None:
+    async def scenario() -> None:
+        again = Reconnect(first=0.01, longest=0.01, from_start=True)
+        async with Scripted(stay) as first, Scripted(cut) as second:
+            own = Client("127.0.0.1", first, fallbacks=[("127.0.0.1", second)], reconnect=again)
+            own._line._turn = 1  # as if the first had not answered
+            await own.connect()
+            await anext(own.messages)
+            await own.disconnect()
+
+    run(scenario())
+
+
+def test_connections_over_sockets_of_the_callers_own() -> None:
+    opened = []
+
+    async def scenario() -> None:
+        async with Scripted(cut, stay) as port:
+
+            def open_socket() -> socket.socket:
+                opened.append(socket.create_connection(("127.0.0.1", port)))
+                opened[-1].setblocking(False)
+                return opened[-1]
+
+            async with Client("nowhere", open_socket=open_socket, reconnect=SOON) as client:
+                await anext(client.messages)
+
+    run(scenario())
+    assert len(opened) == 2
+
+
+def test_changes_are_told() -> None:
+    told: list[str] = []
+
+    async def scenario() -> None:
+        port = free_port()
+        again = Reconnect(first=0.01, longest=0.01, from_start=True)
+        client = Client("127.0.0.1", port, reconnect=again, on_change=lambda error: told.append(str(error)))
+        connecting = asyncio.create_task(client.connect())
+        await until(lambda: told)
+        assert "nobody listens there" in told[0]
+        connecting.cancel()
+        told.clear()
+        async with (
+            Scripted(cut, stay) as port,
+            Client("127.0.0.1", port, reconnect=again, on_change=lambda error: told.append(str(error))) as client,
+        ):
+            await anext(client.messages)
+
+    run(scenario())
+    assert [text.split(":")[0] for text in told] == ["None", "the connection was lost", "None"]
+
+
+def test_a_client_that_is_suspended_leaves_and_comes_back_to_its_session() -> None:
+    """What was asked meanwhile waits; nothing is logged as lost."""
+    suspended = asyncio.Event()
+
+    async def first(peer: Peer) -> None:
+        await peer.accept()
+        assert await peer.goodbye() == Disconnect()
+        suspended.set()
+
+    async def second(peer: Peer) -> None:
+        connect = await peer.accept(PRESENT)
+        assert not connect.clean_start
+        publish = await peer.receive(Publish)
+        peer.send(Puback(publish.packet_id))
+        await peer.goodbye()
+
+    async def scenario() -> None:
+        slow = Reconnect(first=900, longest=900)
+        async with Scripted(first, second) as port, Client("127.0.0.1", port, reconnect=slow) as client:
+            client.suspend()
+            await suspended.wait()
+            publishing = asyncio.create_task(client.publish("a", "x", qos=1))
+            await until(lambda: not client.is_connected)
+            client.resume()
+            assert await publishing == 0
+
+    run(scenario())
+
+
+def test_a_client_may_be_resumed_before_it_has_gone() -> None:
+    async def scenario() -> None:
+        slow = Reconnect(first=900, longest=900)
+        async with Scripted(leave, stay) as port, Client("127.0.0.1", port, reconnect=slow) as client:
+            client.suspend()
+            client.resume()
+            await anext(client.messages)
+
+    run(scenario())
+
+
+async def leave(peer: Peer) -> None:
+    await peer.accept()
+    await peer.goodbye()
+
+
+def test_a_client_that_is_suspended_while_it_connects_leaves_again() -> None:
+    async def scenario() -> None:
+        slow = Reconnect(first=0.01, longest=0.01)
+
+        async def suspends(peer: Peer) -> None:
+            connect = await peer.receive(Connect)
+            client.suspend()
+            assert not connect.clean_start
+            peer.send(PRESENT)
+            await peer.goodbye()
+            client.resume()
+
+        async with Scripted(cut, suspends, stay) as port:
+            client = Client("127.0.0.1", port, reconnect=slow)
+            await client.connect()
+            await anext(client.messages)
+            await client.disconnect()
+
+    run(scenario())
+
+
+def test_a_server_that_does_not_know_the_mark_of_bridges_is_told_no_more() -> None:
+    seen: list[bool] = []
+
+    async def refuse(peer: Peer) -> None:
+        seen.append((await peer.accept(Connack(False, 1))).bridge)
+
+    async def accept(peer: Peer) -> None:
+        seen.append((await peer.accept()).bridge)
+        peer.send(Publish("a", b""))
+        await peer.goodbye()
+
+    async def scenario() -> None:
+        always = Reconnect(first=0.01, longest=0.02, from_start=True, always=True)
+        async with (
+            Scripted(refuse, accept, version=V311) as port,
+            Client("127.0.0.1", port, version=V311, bridge=True, reconnect=always) as client,
+        ):
+            await anext(client.messages)
+
+    run(scenario())
+    assert seen == [True, False]
+
+
+def test_messages_may_be_submitted_before_there_is_a_connection_and_without_waiting() -> None:
+    async def serve(peer: Peer) -> None:
+        await peer.accept()
+        for _ in range(2):
+            publish = await peer.receive(Publish)
+            peer.send(Puback(publish.packet_id, reasons.NO_MATCHING_SUBSCRIBERS))
+        await peer.goodbye()
+
+    async def scenario() -> None:
+        async with Scripted(serve) as port:
+            client = Client("127.0.0.1", port)
+            answers = [client.submit(Publish("a", b"x", 1)) for _ in range(2)]
+            await client.connect()
+            assert [await answer for answer in answers] == [reasons.NO_MATCHING_SUBSCRIBERS] * 2
+            await client.disconnect()
 
     run(scenario())

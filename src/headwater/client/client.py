@@ -14,15 +14,17 @@ lost for good.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Literal, Self, TypeVar
 
 from headwater.client.authentication import Authentication, offer
 from headwater.client.conversation import NO_LIMIT, Conversation
-from headwater.client.errors import Disconnected, Rejected
+from headwater.client.errors import Disconnected, MqttError, Rejected
 from headwater.client.heartbeat import report_interval
 from headwater.client.line import Line
 from headwater.client.link import Address
@@ -46,7 +48,7 @@ from headwater.wire.packets import (
     Unsubscribe,
     Will,
 )
-from headwater.wire.reasons import PACKET_TOO_LARGE, SUCCESS
+from headwater.wire.reasons import PACKET_TOO_LARGE, SUCCESS, UNSUPPORTED_PROTOCOL_VERSION
 from headwater.wire.status import LONGEST_INTERVAL, consent
 
 PORTS: Final = {"tcp": (1883, 8883), "websocket": (80, 443), "unix": (0, 0)}
@@ -90,6 +92,10 @@ class Client:
         reconnect: Reconnect | None = Reconnect(),  # noqa: B008  # frozen
         ping_sender: PingSender | None = None,
         authentication: Authentication | None = None,
+        fallbacks: Sequence[tuple[str, int]] = (),
+        open_socket: Callable[[], socket.socket] | None = None,
+        bridge: bool = False,
+        on_change: Callable[[MqttError | None], None] | None = None,
         timeout: float = 10.0,
     ) -> None:
         """`tls` is True for the system's certificates, or a context with your own; the port is then 8883 unless given.
@@ -105,8 +111,11 @@ class Client:
         `reconnect` says how to connect again after a loss, None never to. `session_expiry` (seconds, 5.0) is how long
         the server keeps the session; by default five minutes while we are away against our will, and not at all once
         we have left. `properties` may hold everything else that CONNECT can carry. `ping_sender` makes reports of the
-        pings if the server grants it; `authentication` answers the server's challenges (5.0). `timeout` is for each
-        attempt to connect and for leaving.
+        pings if the server grants it; `authentication` answers the server's challenges (5.0). `fallbacks` are further
+        hosts and ports, tried in turn when a connection cannot be made. `open_socket` makes a connected socket for each
+        connection, in place of going to host and port. `bridge` tells Mosquitto that this is another broker (3.1.1;
+        one that does not know it is told no more). `on_change` is called with None when there is a connection, with
+        the error when one was lost or could not be made. `timeout` is for each attempt to connect and for leaving.
         """
         if acknowledge not in ("after_body", "manual"):
             raise ValueError(f"acknowledge is 'after_body' or 'manual', not {acknowledge!r}")
@@ -140,20 +149,27 @@ class Client:
             password=password.encode() if isinstance(password, str) else password,
             will=will,
             properties=ours if version == V5 else properties,
+            bridge=bridge,
         )
         self._authentication = authentication
         inflight = max_inflight or (NO_LIMIT if version == V5 else USUAL_LIMIT)
         self._conversation = Conversation(version, ours, ours.receive_maximum, inflight)
         self.messages = Messages(self._conversation.inbox, is_automatic=acknowledge == "after_body")
         self._line = Line(
-            Address(
-                *(host, self.port, context),
-                web_path=websocket_path if transport == "websocket" else "",
-                is_unix=transport == "unix",
-            ),
+            [
+                Address(
+                    *(*place, context),
+                    web_path=websocket_path if transport == "websocket" else "",
+                    is_unix=transport == "unix",
+                    open_socket=open_socket,
+                )
+                for place in [(host, self.port), *fallbacks]
+            ],
             self._conversation,
             self._make_connect,
             self._accepted,
+            self._refused,
+            on_change,
             reconnect=reconnect,
             ping_sender=ping_sender,
             authentication=authentication,
@@ -178,6 +194,15 @@ class Client:
     async def wait_connected(self) -> None:
         """Wait until there is a connection; raises Disconnected when there will be none."""
         await self._line.ready()
+
+    def suspend(self) -> None:
+        """Leave the server, which keeps the session if it is to, until `resume`; requests wait as they do for any
+        connection that was lost."""
+        self._line.suspend()
+
+    def resume(self) -> None:
+        """Connect again after `suspend`."""
+        self._line.resume()
 
     async def connect(self) -> None:
         await self._line.open()
@@ -209,6 +234,11 @@ class Client:
             raise Disconnected("not connected")
         data = payload.encode() if isinstance(payload, str) else payload
         return await self._conversation.publish(Publish(topic, data, qos, retain, properties=properties))
+
+    def submit(self, packet: Publish) -> asyncio.Future[int]:
+        """As `publish`, without waiting: the future of what it would return or raise. Whoever does not wait must bound
+        what is under way. It may be called before there is a connection."""
+        return self._conversation.submit(packet)
 
     async def subscribe(
         self,
@@ -273,6 +303,10 @@ class Client:
         self.session_present = connack.session_present
         self.server = connack.properties or Properties()
         self.client_id = self.server.assigned_client_identifier or self.client_id
+
+    def _refused(self, reason: int) -> None:
+        if reason == UNSUPPORTED_PROTOCOL_VERSION:
+            self._connect.bridge = False
 
     async def _leave(self, reason: int, properties: Properties | None) -> None:
         if self._ends_session and (properties is None or properties.session_expiry_interval is None):

@@ -81,10 +81,15 @@ class Conversation:
         self.publications.end(self.error)
         self.inbox.end(error)
 
-    async def publish(self, packet: Publish) -> int:
-        """Send a message in its turn; with QoS 1 or 2, wait for the server's answer and return its reason code."""
+    def submit(self, packet: Publish) -> asyncio.Future[int]:
+        """Send a message in its turn; the future of its reason code."""
         answer = self.publications.submit(packet)
         self.regulate()
+        return answer
+
+    async def publish(self, packet: Publish) -> int:
+        """Send a message in its turn; with QoS 1 or 2, wait for the server's answer and return its reason code."""
+        answer = self.submit(packet)
         self._without_breath = self._without_breath + 1 if answer.done() else 0
         if self._without_breath >= BREATH:
             self._without_breath = 0

@@ -14,7 +14,7 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headwater.client.authentication import Authentication, answer, check
@@ -23,7 +23,7 @@ from headwater.client.errors import REASON_OF_RETURN_CODE, ConnectError, Disconn
 from headwater.client.heartbeat import Heartbeat
 from headwater.client.link import Address, Link, open_link
 from headwater.client.ping import PingSender
-from headwater.client.reconnect import Reconnect, is_worth_another_try
+from headwater.client.reconnect import Reconnect
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, Auth, Connack, Connect, Disconnect, Packet, Properties
 from headwater.wire.reasons import PROTOCOL_ERROR, SUCCESS
@@ -34,24 +34,31 @@ log: Final = logging.getLogger("headwater.client")
 
 class Line:
     """`make_connect` gives the CONNECT of the first connection (True) and of later ones (False); `accepted` hears
-    of each CONNACK before anything that follows it."""
+    of each CONNACK before anything that follows it, `refused` of the reason in one that says no. `on_change` is called
+    with None when there is a connection, and with the error when one was lost or could not be made. Several addresses
+    are tried in turn, beginning with the first."""
 
     def __init__(
         self,
-        address: Address,
+        addresses: Sequence[Address],
         conversation: Conversation,
         make_connect: Callable[[bool], Connect],
         accepted: Callable[[Connack], None],
+        refused: Callable[[int], None],
+        on_change: Callable[[MqttError | None], None] | None,
         *,
         reconnect: Reconnect | None,
         ping_sender: PingSender | None,
         authentication: Authentication | None,
         timeout: float,
     ) -> None:
-        self._address = address
+        self._addresses = addresses
+        self._turn = 0
         self._conversation = conversation
         self._make_connect = make_connect
         self._accepted = accepted
+        self._refused = refused
+        self._on_change = on_change or (lambda error: None)
         self._reconnect = reconnect
         self._ping_sender = ping_sender
         self._authentication = authentication
@@ -67,7 +74,15 @@ class Line:
         self._connected_at = 0.0
         self._failures = 0
         self._cause: MqttError | None = None
+        self._is_wanted = asyncio.Event()
+        self._is_wanted.set()
+        self._is_parted = False
+        """Whether the last connection ended because it was not wanted."""
         conversation.inbox.watcher = self if ping_sender is not None else None
+
+    @property
+    def _address(self) -> Address:
+        return self._addresses[self._turn % len(self._addresses)]
 
     @property
     def is_connected(self) -> bool:
@@ -82,7 +97,9 @@ class Line:
                 await self._attempt()
                 return
             except ConnectError as error:
-                if self._reconnect is None or not self._reconnect.from_start or not is_worth_another_try(error):
+                if self._reconnect is None or not self._reconnect.from_start:
+                    raise
+                if not self._reconnect.is_worth_another_try(error):
                     raise
                 await self._wait(self._reconnect, error)
 
@@ -98,6 +115,18 @@ class Line:
             await asyncio.shield(self._opened)
         assert self._link is not None
         return self._link
+
+    def suspend(self) -> None:
+        """Part from the server, and do not connect again before `resume`."""
+        self._is_wanted.clear()
+        link = self._link
+        if link is not None and self.is_connected:
+            self._is_parted = True
+            link.send(Disconnect())
+            link.end()
+
+    def resume(self) -> None:
+        self._is_wanted.set()
 
     async def close(self, farewell: Disconnect) -> None:
         """Say good-bye and leave for good. What waits for an answer gets none."""
@@ -179,6 +208,7 @@ class Line:
         if connack.reason != SUCCESS:
             reason = connack.reason if version == V5 else REASON_OF_RETURN_CODE[connack.reason]
             text = f"{self._address} refused the connection: {explain(reason, connack.properties)}"
+            self._refused(reason)
             if not self._connack.done():
                 self._connack.set_exception(ConnectError(text, reason, connack.properties))
             return
@@ -200,6 +230,9 @@ class Line:
         if not self._connack.done():
             self._connack.set_result(None)
         self._wake_waiters()
+        self._on_change(None)
+        if not self._is_wanted.is_set():
+            self.suspend()
 
     def _wake_waiters(self) -> None:
         """Who waits for a connection looks whether there is one, or will be none."""
@@ -230,9 +263,10 @@ class Line:
                 self._connack.exception()  # it may be that nobody looks at it any more
             return
         self._conversation.detach()
-        if self._reconnect is None or not is_worth_another_try(error):
+        if self._reconnect is None or not self._reconnect.is_worth_another_try(error):
             self._give_up(error)
             return
+        self._turn = -1
         lasted = asyncio.get_running_loop().time() - self._connected_at
         if lasted > self._reconnect.longest_wait(self._failures):
             self._failures = 0
@@ -246,13 +280,23 @@ class Line:
                 await self._attempt()
             except ConnectError as failure:
                 error = failure
-                if not is_worth_another_try(failure):
+                if not reconnect.is_worth_another_try(failure):
                     final = Disconnected(f"the connection was lost, and {failure}", failure.reason, failure.properties)
                     final.__cause__ = failure
                     self._give_up(final)
                     return
 
     async def _wait(self, reconnect: Reconnect, error: MqttError) -> None:
+        self._on_change(error)
+        if self._is_parted or not self._is_wanted.is_set():
+            self._is_parted = False
+            await self._is_wanted.wait()
+            self._turn = self._failures = 0
+            return
+        self._turn += 1
+        if self._turn % len(self._addresses):
+            log.warning("%s; trying %s", error, self._address)
+            return
         seconds = reconnect.wait(self._failures)
         self._failures += 1
         log.warning("%s; connecting again in %.1f seconds", error, seconds)
@@ -261,6 +305,7 @@ class Line:
     def _give_up(self, error: MqttError) -> None:
         self._conversation.end(error)
         self._wake_waiters()
+        self._on_change(error)
 
     def waiting_changed(self, waiting: int) -> None:
         if self._ping_sender is not None:

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Final, TypeVar, cast
@@ -38,16 +39,24 @@ Made = TypeVar("Made", bound=asyncio.Protocol)
 
 class Address:
     """Where the server is, and how to get there: by TCP, over WebSocket if there is a `web_path`, or by the Unix socket
-    at the path `host`; with TLS if there is a context."""
+    at the path `host`; with TLS if there is a context. With `open_socket`, over what that returns."""
 
     def __init__(
-        self, host: str, port: int, tls: ssl.SSLContext | None, *, web_path: str = "", is_unix: bool = False
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        *,
+        web_path: str = "",
+        is_unix: bool = False,
+        open_socket: Callable[[], socket.socket] | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.tls = tls
         self.web_path = web_path
         self.is_unix = is_unix
+        self.open_socket = open_socket
         self.is_name = True
         """And may stand for several addresses. One address needs no race between several, in which asyncio loses a
         socket now and then when it is cancelled."""
@@ -56,7 +65,7 @@ class Address:
             self.is_name = False
 
     def __str__(self) -> str:
-        return self.host if self.is_unix else f"{self.host}:{self.port}{self.web_path}"
+        return self.host if self.is_unix or self.open_socket is not None else f"{self.host}:{self.port}{self.web_path}"
 
 
 async def open_link(address: Address, make: Callable[[], Link]) -> Link:
@@ -78,6 +87,12 @@ async def open_link(address: Address, make: Callable[[], Link]) -> Link:
 
 async def _connect(address: Address, make: Callable[[], Made]) -> Made:
     loop = asyncio.get_running_loop()
+    if address.open_socket is not None:
+        ready = address.open_socket()
+        if ready.family == socket.AF_UNIX:
+            return (await loop.create_unix_connection(make, sock=ready))[1]
+        name = address.host if address.tls else None
+        return (await loop.create_connection(make, sock=ready, ssl=address.tls, server_hostname=name))[1]
     if address.is_unix:
         return (await loop.create_unix_connection(make, address.host))[1]
     if address.is_name and isinstance(loop, asyncio.BaseEventLoop):  # uvloop tries one address after the other
@@ -133,7 +148,7 @@ class Link(asyncio.Protocol):
             self._violation = error
             if self._version == V5:
                 self.send(Disconnect(error.reason))  # [MQTT-4.13.1-1]
-            self._close()
+            self.end()
             self._loop.call_later(LAST_WORDS, self._transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -190,7 +205,8 @@ class Link(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._is_made and not self._transport.is_closing()
 
-    def _close(self) -> None:
+    def end(self) -> None:
+        """End the link behind what was sent."""
         self._flush()
         self._transport.close()
 
@@ -198,7 +214,7 @@ class Link(asyncio.Protocol):
         """Send what is still to be sent, for at most `patience` seconds, and end the link."""
         if not self._is_made:
             return
-        self._close()
+        self.end()
         try:
             async with asyncio.timeout(patience):
                 await asyncio.shield(self.closed)

@@ -38,18 +38,23 @@ class Reconnect:
     never more than `longest` seconds. The chance spreads the clients of a server that comes back. It starts anew once
     a connection has lasted longer than the last wait could have.
 
-    The first connection fails at once unless `from_start` says that it is tried again, too.
+    The first connection fails at once unless `from_start` says that it is tried again, too. `always` goes on for any
+    reason, also one that does not go away by itself, such as a wrong password: for programs that nobody watches.
     """
 
     first: float = 0.5
     longest: float = 30.0
     from_start: bool = False
+    always: bool = False
 
     def longest_wait(self, failures: int) -> float:
         return float(min(self.longest, self.first * 2.0 ** min(failures, 60)))
 
     def wait(self, failures: int) -> float:
         return random.uniform(0.0, self.longest_wait(failures))
+
+    def is_worth_another_try(self, error: MqttError) -> bool:
+        return self.always or is_worth_another_try(error)
 
 
 def is_worth_another_try(error: MqttError) -> bool:

@@ -59,11 +59,13 @@ class Reloader:
         usable = _taken_over(broker.config, config, [name for name in changed if is_reloadable(name)])
         broker.server.hot.now = time.monotonic()
         try:
+            bridges = broker.prepare_bridges(usable)
             self._read_files(usable)
         except (ConfigError, CertificateError) as error:
             log.error("a file cannot be used, and the settings stay as they are: %s", error)
             return
         _apply(broker, usable)
+        broker.change_bridges(bridges)
         broker.server.plane.wake()
         self._say(changed)
 

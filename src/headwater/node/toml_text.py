@@ -94,5 +94,18 @@ def _effective(settings: BaseModel, origins: Mapping[str, str], prefix: str) -> 
         elif is_secret(field):
             lines.append(f"# {name} is {'set, and not shown' if value else 'unset'}  # {origin}")
         else:
-            lines.append(f"{name} = {toml_value(value)}  # {origin}")
+            lines.append(f"{name} = {toml_value(_without_secrets(value))}  # {origin}")
     return lines + tables
+
+
+def _without_secrets(value: Any) -> Any:
+    """The same, with a mark in place of each secret that a list of tables holds."""
+    if isinstance(value, BaseModel):
+        return _without_secrets(dict(value))
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(each) for each in value]
+    if isinstance(value, SecretStr):
+        return "set, and not shown" if value.get_secret_value() else ""
+    return value

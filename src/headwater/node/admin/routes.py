@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
@@ -17,6 +18,7 @@ from headwater.message import NEVER, Message
 from headwater.node.access.limits import Ban
 from headwater.node.admin import views
 from headwater.node.admin.token import require_token
+from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
 from headwater.node.group_view import GroupView
 from headwater.node.statistics import Statistics
@@ -29,6 +31,7 @@ NDJSON = "application/x-ndjson"
 
 
 async def broker_of(request: Request) -> Broker:
+    await asyncio.sleep(0)  # what came before this took as long as a few hundred messages: others first
     broker: Broker = request.app.state.broker
     broker.server.hot.now = time.monotonic()
     return broker
@@ -51,8 +54,9 @@ ClientId = Annotated[str, Path(min_length=1, max_length=65535)]
 Topic = Annotated[str, Query(min_length=1, max_length=65535, description="A topic name.")]
 
 
-def as_json(page: BaseModel) -> Response:
+async def as_json(page: BaseModel) -> Response:
     """Written at once: FastAPI would check what we have just made, which takes three times as long."""
+    await asyncio.sleep(0)
     return Response(page.model_dump_json(), media_type="application/json")
 
 
@@ -68,7 +72,7 @@ async def statistics(broker: TheBroker) -> Statistics:
 @routes.get("/clients", response_model=views.Page[views.ClientView])
 async def list_clients(broker: TheBroker, offset: Offset = 0, limit: Limit = 100) -> Response:
     """Clients that are connected. Who comes or goes while pages are turned may be missed or seen twice."""
-    return as_json(views.clients_page(broker.server, offset, limit, broker.server.hot.now))
+    return await as_json(await views.clients_page(broker.server, offset, limit, broker.server.hot.now))
 
 
 @routes.get("/clients/{client_id:path}", responses=NOT_FOUND)
@@ -150,7 +154,7 @@ def _ban_view(made: Ban, now: float) -> BanView:
 @routes.get("/sessions", response_model=views.Page[views.SessionView])
 async def list_sessions(broker: TheBroker, offset: Offset = 0, limit: Limit = 100) -> Response:
     """All sessions, with and without a connection."""
-    return as_json(views.sessions_page(broker.server, offset, limit, broker.server.hot.now))
+    return await as_json(await views.sessions_page(broker.server, offset, limit, broker.server.hot.now))
 
 
 @routes.get("/sessions/{client_id:path}", responses=NOT_FOUND)
@@ -181,7 +185,16 @@ async def list_subscriptions(
     limit: Limit = 100,
 ) -> Response:
     """A page may be short, or empty, and not the last one: see `next`."""
-    return as_json(views.subscriptions_page(broker.server, client_id, after, limit))
+    return await as_json(await views.subscriptions_page(broker.server, client_id, after, limit))
+
+
+# ---- bridges -----------------------------------------------------------------------------------------------------
+
+
+@routes.get("/bridges")
+async def list_bridges(broker: TheBroker) -> list[BridgeView]:
+    """The bridges that run, and what went over them since the broker started."""
+    return broker.bridges()
 
 
 # ---- shared groups -----------------------------------------------------------------------------------------------
@@ -226,7 +239,7 @@ async def list_retained(
         check_filter(filter, broker.config.max_topic_levels)
     except InvalidTopicFilter as error:
         raise HTTPException(400, str(error)) from error
-    return as_json(views.retained_page(broker.server, filter, offset, limit, broker.server.hot.now))
+    return await as_json(await views.retained_page(broker.server, filter, offset, limit, broker.server.hot.now))
 
 
 @routes.get("/retained/message", responses=NOT_FOUND)

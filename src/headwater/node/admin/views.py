@@ -1,12 +1,15 @@
 """What the admin API shows: a model for each kind of thing, made from the broker's own objects.
 
 Nothing of what a client sends as a secret is in them. Pages are bounded in what they hold and in what is looked at for
-them, so that no request keeps the broker from its clients for long.
+them, and they are made in slices, with a turn of the broker's clients between two of them, so that no request keeps the
+broker from its clients for long. What a slice shows is as it was at that moment.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from collections.abc import AsyncIterator, Sequence
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -22,9 +25,14 @@ from headwater.session.session import Session
 MOST_ITEMS: Final = 200
 MOST_LOOKED_AT: Final = 5000
 """Things looked at for one page, of which perhaps few belong on it."""
+SLICE: Final = 20
+"""Things made into views before the broker's clients have a turn."""
+LOOKS: Final = 200
+"""Things looked at before that."""
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 Item = TypeVar("Item")
+Thing = TypeVar("Thing")
 
 
 class Page(BaseModel, Generic[Item]):
@@ -116,6 +124,12 @@ def client_view(channel: Channel, session: Session, now: float) -> ClientView:
     )
 
 
+async def in_slices(things: Sequence[Thing], size: int = SLICE) -> AsyncIterator[Sequence[Thing]]:
+    for start in range(0, len(things), size):
+        await asyncio.sleep(0)
+        yield things[start : start + size]
+
+
 def find_client(server: Server, client_id: str, now: float) -> ClientView | None:
     session = server.sessions.get(client_id)
     if session is None or session.connection is None:
@@ -123,25 +137,27 @@ def find_client(server: Server, client_id: str, now: float) -> ClientView | None
     return client_view(cast(Channel, session.connection), session, now)
 
 
-def clients_page(server: Server, offset: int, limit: int, now: float) -> Page[ClientView]:
+async def clients_page(server: Server, offset: int, limit: int, now: float) -> Page[ClientView]:
     channels = list(islice(server.channels, offset, offset + limit))
-    items = [
-        client_view(each, each.session, now)
-        for each in channels
-        if each.state == CONNECTED and each.session is not None
-    ]
+    items: list[ClientView] = []
+    async for some in in_slices(channels):
+        items += [
+            client_view(each, each.session, now)
+            for each in some
+            if each.state == CONNECTED and each.session is not None
+        ]
     return Page(items=items, next=next_offset(offset, len(channels), len(server.channels)))
 
 
-def sessions_page(server: Server, offset: int, limit: int, now: float) -> Page[SessionView]:
+async def sessions_page(server: Server, offset: int, limit: int, now: float) -> Page[SessionView]:
     sessions = list(islice(server.sessions.values(), offset, offset + limit))
-    return Page(
-        items=[session_view(each, now) for each in sessions],
-        next=next_offset(offset, len(sessions), len(server.sessions)),
-    )
+    items: list[SessionView] = []
+    async for some in in_slices(sessions):
+        items += [session_view(each, now) for each in some]
+    return Page(items=items, next=next_offset(offset, len(sessions), len(server.sessions)))
 
 
-def subscriptions_page(server: Server, client_id: str | None, after: str, limit: int) -> SubscriptionPage:
+async def subscriptions_page(server: Server, client_id: str | None, after: str, limit: int) -> SubscriptionPage:
     """`after` is a session's place and, within it, a subscription's: `12:3`."""
     place, _, within = after.partition(":")
     start, skip = int(place), int(within)
@@ -152,7 +168,11 @@ def subscriptions_page(server: Server, client_id: str | None, after: str, limit:
         found = server.sessions.get(client_id)
         sessions = [] if found is None or start else [found]
     items: list[SubscriptionView] = []
+    made = 0
     for index, session in enumerate(sessions, start):
+        if len(items) - made >= SLICE or (index - start) % LOOKS == 0:
+            made = len(items)
+            await asyncio.sleep(0)
         wanted = limit - len(items)
         chosen = list(islice(session.subscriptions.values(), skip, skip + wanted))
         items += [_subscription_view(session.client_id, each) for each in chosen]
@@ -176,7 +196,7 @@ def _subscription_view(client_id: str, subscription: Subscription) -> Subscripti
     )
 
 
-def retained_page(server: Server, filter: str, offset: int, limit: int, now: float) -> Page[RetainedView]:
+async def retained_page(server: Server, filter: str, offset: int, limit: int, now: float) -> Page[RetainedView]:
     retained = server.router.retained
     if not has_wildcard(filter):
         found = retained.get(filter)
@@ -187,6 +207,8 @@ def retained_page(server: Server, filter: str, offset: int, limit: int, now: flo
     for message in retained.some(offset, MOST_LOOKED_AT):
         if len(items) == limit:
             break
+        if looked_at % SLICE == 0:
+            await asyncio.sleep(0)
         looked_at += 1
         if message.expires_at > now and matches(filter, message.topic):
             items.append(retained_view(message, now))

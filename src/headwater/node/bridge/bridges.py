@@ -1,0 +1,105 @@
+"""All bridges of a broker: started, kept running, changed on reload, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from headwater.node.bridge.bridge import Bridge
+from headwater.node.bridge.inside import remove_orphans
+from headwater.node.bridge.preparing import Prepared
+from headwater.node.bridge.view import BridgeView, Figures
+from headwater.node.broker import Broker
+
+log: Final = logging.getLogger("headwater.bridge")
+
+
+class Bridges:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._running: dict[str, Bridge] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._figures: dict[str, Figures] = {}
+        self._turn = asyncio.Lock()
+        self._is_over = False
+
+    async def use(self, wanted: Iterable[Prepared]) -> None:
+        """Have these and no others. Bridges that do not change go on undisturbed."""
+        async with self._turn:
+            if self._is_over:
+                return
+            named = {each.settings.name: each for each in wanted}
+            for name, bridge in list(self._running.items()):
+                if name not in named:
+                    await self._stop(name, forget=True)
+                elif named[name] != bridge.prepared:
+                    await self._stop(name, forget=_goes_elsewhere(bridge.prepared, named[name]))
+                    self._start(named[name], bridge.prepared.remote_filters)
+            remove_orphans(self._broker.server, named)
+            for name, prepared in named.items():
+                if name not in self._running:
+                    self._start(prepared, [])
+
+    async def stop(self) -> None:
+        """All of them; their sessions are kept."""
+        async with self._turn:
+            self._is_over = True
+            await asyncio.gather(*(self._stop(name, forget=False) for name in list(self._running)))
+
+    def views(self) -> list[BridgeView]:
+        return [self._view(bridge) for _, bridge in sorted(self._running.items())]
+
+    def _start(self, prepared: Prepared, former: list[str]) -> None:
+        name = prepared.settings.name
+        bridge = self._make(prepared, former)
+        self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(bridge))
+
+    def _make(self, prepared: Prepared, former: list[str]) -> Bridge:
+        name = prepared.settings.name
+        stale = [each for each in former if each not in prepared.remote_filters]
+        bridge = Bridge(self._broker, prepared, self._figures.setdefault(name, Figures()), stale)
+        self._running[name] = bridge
+        return bridge
+
+    async def _keep(self, bridge: Bridge) -> None:
+        """A bridge ends only by being cancelled, or by a mistake of ours, which must not be its last."""
+        while True:
+            try:
+                await bridge.run()
+            except Exception:
+                self._broker.server.stats.failures += 1
+                settings = bridge.prepared.settings
+                log.exception("bridge %r failed; it begins anew in %g s", settings.name, settings.reconnect_longest)
+                await asyncio.sleep(settings.reconnect_longest)
+            bridge = self._make(bridge.prepared, [])
+
+    async def _stop(self, name: str, *, forget: bool) -> None:
+        bridge = self._running.pop(name)
+        bridge.is_to_be_forgotten = forget
+        task = self._tasks.pop(name)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    def _view(self, bridge: Bridge) -> BridgeView:
+        settings = bridge.prepared.settings
+        figures = self._figures[settings.name]
+        session = self._broker.server.sessions.get(bridge.local_id)
+        return BridgeView(
+            settings.name,
+            settings.addresses,
+            bridge.prepared.client_id,
+            bridge.is_up,
+            "" if bridge.is_up else bridge.error,
+            0 if session is None else session.outbound.waiting() + len(session.outbound.flights),
+            figures.sent,
+            figures.received,
+        )
+
+
+def _goes_elsewhere(before: Prepared, after: Prepared) -> bool:
+    """Whether the session at the remote will not be used any more."""
+    return before.client_id != after.client_id or before.settings.addresses != after.settings.addresses

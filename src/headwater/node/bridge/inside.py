@@ -1,0 +1,53 @@
+"""The way into our own broker: a pair of sockets, of which the broker serves one as it serves any client's.
+
+So a bridge is an ordinary client here, with a session of its own, and all that holds for sessions holds for it: queues
+and their bounds, QoS, retained messages, persistence. Only two things are special. Its client id begins with `PREFIX`,
+which nobody else may use; and who has such an id may do everything, whatever the rules of access say, because what it
+carries was settled by the one who wrote the settings.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Container
+from typing import TYPE_CHECKING, Final
+
+from headwater.node.channel import Channel, Entrance
+
+if TYPE_CHECKING:
+    from headwater.node.server import Server
+
+PREFIX: Final = "$bridge/"
+"""What the client ids of bridges begin with, at their own broker."""
+
+
+def remove_orphans(server: Server, names: Container[str]) -> None:
+    """End the sessions of bridges that are no more, which would fill up for ever."""
+    for client_id, session in list(server.sessions.items()):
+        if client_id.startswith(PREFIX) and client_id.removeprefix(PREFIX) not in names:
+            server.connecting.remove(session)
+
+
+class Inside(Entrance):
+    """Where bridges come in."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        super().__init__()
+        self._server = server
+        self._name = name
+
+    def admit(self, channel: Channel) -> bool:
+        channel.allow_anonymous = True
+        return True
+
+    def open(self) -> socket.socket:
+        """A new connection to the broker."""
+        server = self._server
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            each.setblocking(False)
+        server.hot.now = time.monotonic()
+        server.accept(theirs, f"bridge:{self._name}", True, self)
+        server.plane.wake()
+        return ours
