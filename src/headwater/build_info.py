@@ -30,6 +30,8 @@ COMPILED: Final = (
     "node/collecting",
     "node/hotpath",
     "node/loop",
+    "node/persistence/records",
+    "node/persistence/journal",
     "node/reporting",
     "node/sampling",
     "node/server",

@@ -46,6 +46,10 @@ class Message:
         self.response_topic = response_topic
         self.correlation_data = correlation_data
         self.user_properties = user_properties
+        self.owner: str | None = None
+        """Of a retained message: its publisher's user name ("": none), if that may have to be asked for; else None."""
+        self.stored: object = None
+        """What a journal knows of it (session/kept.py); None: no delivery of it is on disk."""
 
     def __repr__(self) -> str:
         retained = ", retain" if self.retain else ""
@@ -102,3 +106,7 @@ class Delivery:
         self.retain = retain
         self.identifiers = identifiers
         self.group = group
+        self.kept: object = None
+        """What a journal knows of it (session/kept.py); None: it is not on disk."""
+        self.size = 0
+        """Bytes that it counts with while it waits."""

@@ -110,6 +110,13 @@ def test_enough_open_files_are_not_mentioned(tmp_path: Path) -> None:
         assert "open files" not in broker.said
 
 
+def test_there_is_room_for_all_files_from_the_start(tmp_path: Path) -> None:
+    """Making room later, again and again, would have all clients wait each time."""
+    with started(*configured(tmp_path, "max_connections = 5000"), files=8192) as broker:
+        status = Path(f"/proc/{broker.process.pid}/status").read_text()
+        assert int(re.findall(r"FDSize:\s*(\d+)", status)[0]) >= 5000
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [("", r"from this machine \(loopback\)"), ("allow_anonymous = true", "from anywhere")],
@@ -124,6 +131,23 @@ def test_without_anonymous_clients_there_is_no_warning(tmp_path: Path) -> None:
     with started(*configured(tmp_path, "allow_anonymous = false")) as broker:
         broker.end()
         assert "anonymous" not in broker.said
+
+
+@pytest.mark.parametrize(
+    ("setting", "warned"),
+    [
+        ("", True),
+        ("allow_anonymous = true", True),
+        ("allow_anonymous = false", False),
+        ('websocket_origins = ["https://example.org"]', False),
+    ],
+)
+def test_web_pages_of_anybody_are_warned_of(setting: str, warned: bool, tmp_path: Path) -> None:
+    listener = f'[[listeners]]\nport = 0\nprotocol = "websocket"\n{setting}\n'
+    with started(*configured(tmp_path, listener)) as broker:
+        broker.end()
+        found = re.search(r"WARNING .*ws://localhost:\d+ accepts anonymous clients from any web page", broker.said)
+        assert (found is not None) == warned
 
 
 def test_a_port_in_use_is_said_and_ends_it() -> None:

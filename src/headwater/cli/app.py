@@ -41,6 +41,12 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class Durability(StrEnum):
+    SYNC = "sync"
+    ASYNC = "async"
+    NONE = "none"
+
+
 @app.command()
 def version() -> None:
     """Print the version, and whether the hot modules are compiled."""
@@ -55,11 +61,23 @@ def broker(
     port: Annotated[int | None, typer.Option("--port", "-p", help="TCP port; 0 takes a free one.")] = None,
     config: Annotated[str | None, typer.Option("--config", "-c", help="Settings in a TOML file.")] = None,
     log_level: Annotated[LogLevel | None, typer.Option(help="Least severe log line shown.")] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="Folder in which sessions and retained messages outlive the process.")
+    ] = None,
+    durability: Annotated[
+        Durability | None, typer.Option(help="Whether what goes there is acknowledged once it is on disk.")
+    ] = None,
     assignments: Assignments = None,
     live: Annotated[bool, typer.Option("--live", help="Show connections and message rates as they change.")] = False,
 ) -> None:
     """Run an MQTT 3.1.1 and 5.0 broker until it is told to stop (SIGINT, SIGTERM); SIGHUP reads the settings again."""
-    flags = {"host": host, "port": port, "log_level": None if log_level is None else log_level.value}
+    flags = {
+        "host": host,
+        "port": port,
+        "data_dir": data_dir,
+        "durability": None if durability is None else durability.value,
+        "log_level": None if log_level is None else log_level.value,
+    }
     settings = load_settings("broker", config, flags, assignments).settings
     from headwater.node.run import run_broker
 

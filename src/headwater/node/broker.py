@@ -13,12 +13,16 @@ import asyncio
 import logging
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from headwater.message import Message
 from headwater.node.access.limits import Ban
 from headwater.node.access.settings import AccessSettings
+from headwater.node.bridge.inside import remove_orphans
 from headwater.node.config import Config
 from headwater.node.group_view import GroupView, view_groups
 from headwater.node.hooks import Hooks
@@ -32,9 +36,15 @@ from headwater.node.transports.settings import ListenerSettings
 from headwater.routing.topics import check_name
 from headwater.wire.reasons import SERVER_SHUTTING_DOWN
 
+if TYPE_CHECKING:
+    from headwater.node.bridge.bridges import Bridges
+    from headwater.node.bridge.preparing import Prepared
+    from headwater.node.bridge.view import BridgeView
+    from headwater.node.persistence.backend import Backend, StorageError
+    from headwater.node.persistence.keeping import Keeping
+
 log = logging.getLogger("headwater.broker")
 
-ACCEPTS_PER_TURN = 64
 HOUSEKEEPING = 5.0
 """Seconds between looks for retained messages that expired."""
 
@@ -42,7 +52,10 @@ HOUSEKEEPING = 5.0
 class Broker:
     """An MQTT 3.1.1 and 5.0 broker. Add hooks before it starts or at any time."""
 
-    def __init__(self, config: Config | None = None, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, config: Config | None = None, hooks: Hooks | None = None, backend: Backend | None = None
+    ) -> None:
+        """`backend`: where sessions and retained messages are kept, instead of `data_dir`."""
         self.config = config or Config()
         self.hooks = hooks or Hooks()
         self.server = Server(self.config, self.hooks)
@@ -50,6 +63,14 @@ class Broker:
         self.listeners: list[Listener] = []
         self._started_at = 0.0
         self._sys: SysTopics | None = None
+        self._backend = backend
+        self._keeping: Keeping | None = None
+        self.failure: StorageError | None = None
+        """Why the broker has stopped serving by itself."""
+        self.on_failure: Callable[[], None] | None = None
+        self._bridges: Bridges | None = None
+        self._changing: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     @property
     def port(self) -> int:
@@ -66,9 +87,11 @@ class Broker:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen. Raises OSError when an address cannot be listened on, CertificateError when TLS cannot be."""
+        """Listen. Raises OSError when an address cannot be listened on, CertificateError when TLS cannot be,
+        ConfigError when a bridge's files cannot be used."""
         loop = asyncio.get_running_loop()
         server = self.server
+        bridges = self.prepare_bridges(self.config)
         self.listeners = _open_all([Listener(settings) for settings in _listener_settings(self.config)])
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is None:
             plane = EpollPlane(server.hot, server.timers, loop.hot_selector.epoll)
@@ -77,6 +100,12 @@ class Broker:
         else:
             server.plane = GuestPlane(server.hot, server.timers, loop)
         self._started_at = time.monotonic()
+        try:
+            self._keeping = self._open_data()
+        except BaseException:
+            for listener in self.listeners:
+                listener.close()
+            raise
         server.deciding.clock = self._look_at_the_clock
         self.hooks.on_change = self._hooks_changed
         self._hooks_changed()
@@ -91,19 +120,25 @@ class Broker:
             self._sys = SysTopics(server, self._started_at)
             self._sys_tick()
         server.plane.wake()
+        await self.use_bridges(bridges)
         self.hooks.tell("started", self)
 
     async def stop(self) -> None:
         """Stop listening, tell every client (DISCONNECT 0x8B) and close."""
         server = self.server
-        if server.stopping:
+        if server.stopping or self._is_stopping:
             return
+        self._is_stopping = True
+        if self._bridges is not None:
+            await self._bridges.stop()
         server.stopping = True
         for listener in self.listeners:
             for each in listener.sockets:
                 server.plane.unlisten(each.fileno())
             listener.close()
         server.hot.now = time.monotonic()
+        if self._keeping is not None:
+            self._keeping.settle()  # who waits for an acknowledgement gets it
         for channel in list(server.channels):
             server.disconnect(channel, SERVER_SHUTTING_DOWN)
         server.plane.wake()
@@ -112,6 +147,9 @@ class Broker:
             await asyncio.sleep(0.01)
         for channel in list(server.channels):
             server.lost(channel)
+        if self._keeping is not None:
+            self._keeping.close()
+            self._keeping = None
         server.timers.clear()
         server.plane.close()
         server.access.stop()
@@ -119,6 +157,55 @@ class Broker:
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is server.plane:
             loop.hot_selector.plane = None
         self.hooks.tell("stopped", self)
+
+    def prepare_bridges(self, config: Config) -> list[Prepared]:
+        """Read the files of the bridges in these settings; nothing changes. Raises ConfigError, CertificateError."""
+        if not config.bridges:
+            return []
+        from headwater.node.bridge.preparing import prepare_all
+
+        return prepare_all(config)
+
+    async def use_bridges(self, wanted: list[Prepared]) -> None:
+        """Have these bridges and no others."""
+        if self._bridges is None and wanted:
+            from headwater.node.bridge.bridges import Bridges  # the client, too, is only loaded where it is needed
+
+            self._bridges = Bridges(self)
+        if self._bridges is not None:
+            await self._bridges.use(wanted)
+        else:
+            remove_orphans(self.server, ())
+
+    def change_bridges(self, wanted: list[Prepared]) -> None:
+        """The same, without waiting for those that have to part from their remote first."""
+        if wanted or self._bridges is not None:
+            self._changing = asyncio.get_running_loop().create_task(self.use_bridges(wanted))
+
+    def bridges(self) -> list[BridgeView]:
+        """What can be seen of the bridges now."""
+        return [] if self._bridges is None else self._bridges.views()
+
+    def _open_data(self) -> Keeping | None:
+        """Take up what is in the data folder, if there is one, and keep it up to date from now on."""
+        config = self.config
+        if self._backend is None and (not config.data_dir or config.durability == "none"):
+            return None
+        from headwater.node.persistence.keeping import Keeping
+        from headwater.node.persistence.schema import open_folder
+
+        backend = self._backend or open_folder(Path(config.data_dir))
+        return Keeping(self.server, backend, self._storage_failed)
+
+    def _storage_failed(self, error: StorageError) -> None:
+        """Nothing can be promised any more: all connections end without a word, and so should the process."""
+        self.failure = error
+        self._keeping = None
+        log.critical("stopped serving: %s", error)
+        for channel in list(self.server.channels):
+            self.server.lost(channel)
+        if self.on_failure is not None:
+            self.on_failure()
 
     def reload_certificates(self) -> None:
         """Read the certificates, keys and revocation lists of all listeners again, for connections to come; those that
@@ -188,23 +275,22 @@ class Broker:
 
     def _accept(self, listener: Listener, listening: socket.socket) -> None:
         self.server.hot.now = time.monotonic()  # the time to connect counts from now, also in an event loop that slept
-        for _ in range(ACCEPTS_PER_TURN):
-            try:
-                connection, peer = listening.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._accept_failed(listener, listening, error)
-                return
-            try:
-                connection.setblocking(False)
-                address, loopback = listener.address_of(peer)
-                self.server.accept(connection, address, loopback, listener)
-            except Exception:
-                self.server.stats.failures += 1
-                log.exception("serving a new connection failed")
-                connection.close()
-            self.server.plane.wake()
+        try:
+            connection, peer = listening.accept()  # one per turn: those who are connected come first
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._accept_failed(listener, listening, error)
+            return
+        try:
+            connection.setblocking(False)
+            address, loopback = listener.address_of(peer)
+            self.server.accept(connection, address, loopback, listener)
+        except Exception:
+            self.server.stats.failures += 1
+            log.exception("serving a new connection failed")
+            connection.close()
+        self.server.plane.wake()
 
     def _accept_failed(self, listener: Listener, listening: socket.socket, error: OSError) -> None:
         """Out of file descriptors, most likely: leave the queue alone for a second instead of spinning."""
@@ -222,6 +308,7 @@ class Broker:
         now = self.server.hot.now
         self.server.timers.at(now + HOUSEKEEPING, self._housekeeping)
         for message in self.server.router.retained.expire(now):
+            self.server.hot.changed = self.server.journal is not None
             self.hooks.tell("retained_expired", message)
 
     def _sys_tick(self) -> None:

@@ -47,6 +47,8 @@ class Channel(Connection):
         self.transport: Transport | None = None
         self.entrance: Entrance | None = None
         self.allow_anonymous: bool | None = None
+        self.max_qos = 2
+        """Highest QoS that the client may publish with."""
         self.certificate: dict[str, object] | None = None
         """The client's certificate as ssl.SSLSocket.getpeercert has it, checked."""
         self.identity: str | None = None
@@ -62,6 +64,8 @@ class Channel(Connection):
         self.opened_at = turn.now
         self.last_seen = turn.now
         self.max_in = turn.max_connect_size
+        self.max_unseen = self.max_in
+        """Of a packet that may go the fast way; of a larger one, the payload may be too large."""
         self.parts: list[bytes] | None = None
         self.have = 0
         self.need = 0
@@ -76,6 +80,10 @@ class Channel(Connection):
         self.pending: Fanout | None = None
         self.backlog: deque[bytes] | None = None
         self.backlog_size = 0
+        self.barrier = 0
+        """The commit that has to be on disk before anything more goes out."""
+        self.withheld: deque[tuple[int, bytes]] | None = None
+        self.withheld_size = 0
         self.shares = False
         """In a shared group, so that `cut` is kept count of: the bytes that are left of a packet sent in part."""
         self.cut = 0
@@ -126,6 +134,10 @@ class Entrance:
 
     def __init__(self) -> None:
         self.connections = 0
+        self.topic_alias_maximum: int | None = None  # None, here and below: as for all
+        self.auto_id_prefix: str | None = None
+        self.allow_empty_client_id: bool | None = None
+        self.username_as_client_id = False
 
     def admit(self, channel: Channel) -> bool:
         """Prepare a new channel, before anything is read; False: it may not come in."""
@@ -152,6 +164,8 @@ class Fanout:
         self.subscribers: list[list[Subscribers]] = []
         self.route: Route | None = None
         self.any_special = False
+        self.durable = False
+        """Whether what some recipient gets is kept on disk until it has acknowledged it."""
         self.empty = True
         self.pieces4: list[bytes] = []
         self.pieces5: list[bytes] = []

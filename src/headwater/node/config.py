@@ -13,8 +13,9 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from headwater.node.access.settings import AccessSettings
+from headwater.node.bridge.settings import BridgeSettings
 from headwater.node.settings import ConfigError, Settings, load
-from headwater.node.transports.settings import ListenerSettings
+from headwater.node.transports.settings import ALL_ADDRESSES, ID_PREFIX, ListenerSettings
 from headwater.routing.dispatcher_rules import check_pattern
 from headwater.routing.shared import DISPATCHERS, dispatcher
 
@@ -57,7 +58,7 @@ RELOADABLE: Final = frozenset(
         *("max_session_expiry", "max_packet_size", "max_connect_size", "topic_alias_maximum", "response_information"),
         *("server_reference", "max_inflight", "max_queued_messages", "max_queued_bytes", "queue_full"),
         *("max_queue_memory", "write_timeout", "max_subscriptions", "max_retained"),
-        *("max_retained_bytes", "access", "admin.token", "admin.token_file", "admin.open_metrics"),
+        *("max_retained_bytes", "bridges", "access", "admin.token", "admin.token_file", "admin.open_metrics"),
     }
 )
 """What a running broker takes over on SIGHUP, tables or dotted names (node/reloading.py)."""
@@ -66,9 +67,7 @@ NEEDS_RESTART: Final = frozenset({"access.verify_threads"})
 
 
 class Config(Settings):
-    host: str = Field(
-        default="localhost", description="Name or address to listen on; `0.0.0.0` for all IPv4, `::` for all."
-    )
+    host: str = Field(default="localhost", description=f"Name or address to listen on; {ALL_ADDRESSES}.")
     port: int = Field(default=1883, ge=0, le=65535, description="TCP port; 0 takes a free one.")
     listeners: list[ListenerSettings] = Field(
         default=[],
@@ -113,6 +112,12 @@ class Config(Settings):
         le=268_435_460,
         description="Largest packet taken, in bytes; larger ones end the connection (0x95).",
     )
+    max_payload_size: int = Field(
+        default=0,
+        ge=0,
+        description="Largest payload of a message taken, in bytes; a message with more is acknowledged, with 0x83 in "
+        "5.0, and dropped; 0: as `max_packet_size` allows.",
+    )
     max_connect_size: int = Field(
         default=512 * KIB, ge=1024, le=268_435_460, description="Largest first packet, before anybody is authenticated."
     )
@@ -128,6 +133,17 @@ class Config(Settings):
     )
     topic_alias_maximum: int = Field(
         default=64, ge=0, le=65535, description="Topic aliases that a client may use towards us."
+    )
+    allow_empty_client_id: bool = Field(
+        default=True, description="Whether clients without an id are given one, or refused."
+    )
+    auto_id_prefix: str = Field(
+        default="hw-", pattern=ID_PREFIX, description="What the ids begin with that are given to such clients."
+    )
+    terse: bool = Field(
+        default=False,
+        description="Whether to say no more than the standard asks for, as Mosquitto does: no reason strings, no "
+        "answer to a malformed CONNECT or a packet out of place, nothing of there being no subscribers for QoS 2.",
     )
     response_information: str = Field(
         default="", description="Sent to clients that request response information; `%c` stands for the client id."
@@ -199,9 +215,38 @@ class Config(Settings):
         description="Shortest time between two status reports of a client in seconds, which it is told; "
         "what comes earlier is ignored.",
     )
+    data_dir: str = Field(
+        default="",
+        description="Folder in which sessions and retained messages outlive the process (docs/persistence.md); "
+        "empty: they do not.",
+    )
+    durability: Literal["sync", "async", "none"] = Field(
+        default="sync",
+        description="When what goes to `data_dir` is acknowledged: once it is on disk, at once (a crash may lose the "
+        "last `commit_interval`), or nothing goes there.",
+    )
+    commit_interval: float = Field(
+        default=0.05, gt=0, description="Seconds that changes may wait to be written, with durability `async`."
+    )
+    queue_memory: int = Field(
+        default=256 * MIB,
+        ge=0,
+        description="Bytes waiting for clients from which on the content of more is on disk only, if there is a "
+        "`data_dir`.",
+    )
     sys_interval: float = Field(default=10.0, ge=0, description="Seconds between updates of `$SYS`; 0 turns it off.")
     access: AccessSettings = Field(default=AccessSettings(), description="Who may do what (docs/access.md).")
     admin: Admin = Field(default=Admin(), description="The admin API, health and metrics over HTTP.")
+    broker_id: str = Field(
+        default="",
+        max_length=128,
+        description="This broker's name in the path of bridged messages, by which loops are found; no two brokers may "
+        "have the same. Empty: a random one for each start.",
+    )
+    bridges: list[BridgeSettings] = Field(
+        default=[],
+        description="Bridges to other brokers, each a table `[[bridges]]` (below; docs/bridge.md).",
+    )
 
     @field_validator("log_to", mode="before")
     @classmethod
@@ -216,6 +261,15 @@ class Config(Settings):
             if each not in ("stderr", "syslog", "journald") and not (kind == "file" and path):
                 raise ValueError(f"{each!r} is none of stderr, file:PATH, syslog, journald")
         return destinations
+
+    @field_validator("bridges")
+    @classmethod
+    def _bridges_have_names_of_their_own(cls, bridges: list[BridgeSettings]) -> list[BridgeSettings]:
+        names = [bridge.name for bridge in bridges]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two bridges are called {name!r}")
+        return bridges
 
     @field_validator("shared_weights")
     @classmethod

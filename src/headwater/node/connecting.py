@@ -8,28 +8,30 @@ session [MQTT-3.1.3-9]. Both are timers here.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
+from uuid import uuid4
 
 from headwater.message import NEVER, Message
+from headwater.node.bridge.path import introduce
 from headwater.node.channel import Channel
 from headwater.node.deciding import Answer, both
 from headwater.node.hooks import Refusal
 from headwater.node.timers import Timer
-from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.routing.topics import InvalidTopicName, check_name, is_reserved
 from headwater.session.connection import AUTHENTICATING, CONNECTED
 from headwater.session.outbound import Outbound
 from headwater.session.session import Session
 from headwater.session.translate import will_message
 from headwater.wire.errors import RemoteProtocolError
-from headwater.wire.packets import V5, Auth, Connack, Connect, Disconnect, Packet, Properties, Pubrel, Will
+from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties, Pubrel, Will
 from headwater.wire.reasons import (
     BAD_AUTHENTICATION_METHOD,
     CLIENT_IDENTIFIER_NOT_VALID,
     CONNACK_311,
     CONTINUE_AUTHENTICATION,
+    NOT_AUTHORIZED,
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     QOS_NOT_SUPPORTED,
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from headwater.node.server import Server
 
 FOR_EVER: Final = 0xFFFFFFFF
+LARGEST_PACKET: Final = 268_435_460
+"""What the standard allows, and a client need not be told."""
 
 
 class Connecting:
@@ -72,6 +76,8 @@ class Connecting:
 
     def connect(self, channel: Channel, packet: Connect) -> None:
         channel.learn(packet)
+        if self.server.config.terse:
+            channel.wants_problem_information = False
         if channel.identity is not None:
             channel.username = channel.identity
         server = self.server
@@ -90,6 +96,11 @@ class Connecting:
             self._wait_for(channel, packet, answer)
 
     def _enter(self, channel: Channel, packet: Connect, auth_data: bytes | None, refusal: Refusal | None) -> None:
+        entrance = channel.entrance
+        if refusal is None and entrance is not None and entrance.username_as_client_id:
+            channel.client_id = channel.username or ""
+            if not channel.client_id:
+                refusal = Refusal(NOT_AUTHORIZED, "clients are known by their user names here")
         if refusal is None:
             refusal = self.server.access.receive(channel)
         if refusal is not None:
@@ -130,19 +141,28 @@ class Connecting:
             return Refusal(SERVER_BUSY, "the server has as many connections as it may have")
         if len(self.server.sessions) >= config.max_sessions and packet.client_id not in self.server.sessions:
             return Refusal(QUOTA_EXCEEDED, "the server has as many sessions as it may have")
-        if not packet.client_id and not packet.clean_start and packet.version != V5:
-            return Refusal(CLIENT_IDENTIFIER_NOT_VALID)  # [MQTT-3.1.3-8 of 3.1.1]
+        if not packet.client_id and not self._may_be_given_an_id(channel, packet):
+            return Refusal(CLIENT_IDENTIFIER_NOT_VALID)
         will = packet.will
-        return None if will is None else self._check_will(will)
+        return None if will is None else self._check_will(channel, will)
+
+    def _may_be_given_an_id(self, channel: Channel, packet: Connect) -> bool:
+        if packet.version == V31 or (packet.version != V5 and not packet.clean_start):
+            return False  # [MQTT-3.1.3-8 of 3.1.1]; 3.1 knows no empty id at all
+        entrance = channel.entrance
+        allowed = None if entrance is None else entrance.allow_empty_client_id
+        return self.server.config.allow_empty_client_id if allowed is None else allowed
 
     def _takes_over(self, client_id: str) -> bool:
         session = self.server.sessions.get(client_id)
         return session is not None and session.connection is not None
 
-    def _check_will(self, will: Will) -> Refusal | None:
+    def _check_will(self, channel: Channel, will: Will) -> Refusal | None:
         config = self.server.config
-        if will.qos > config.max_qos:
+        if will.qos > channel.max_qos:
             return Refusal(QOS_NOT_SUPPORTED, f"a will of QoS {will.qos} is not supported")  # [MQTT-3.2.2-12]
+        if config.max_payload_size and len(will.payload) > config.max_payload_size:
+            return Refusal(PACKET_TOO_LARGE, "the will's payload is too large")
         if will.retain and not config.retain_available:
             return Refusal(RETAIN_NOT_SUPPORTED, "retained messages are not supported")  # [MQTT-3.2.2-13]
         if len(will.topic.encode()) > config.max_topic_length:
@@ -232,9 +252,10 @@ class Connecting:
         session = self._take_over(channel, packet)
         present = session is not None
         if session is None:
-            session = self._new_session(channel.client_id)
+            session = self.new_session(channel.client_id)
         self._attach(channel, session, packet)
-        if not self._send_connack(channel, present, properties):
+        server.promise(channel)
+        if not self._send_connack(channel, present and packet.version != V31, properties):
             self._refused(channel, Refusal(PACKET_TOO_LARGE))  # it takes no packet that could say what we grant
             return
         server.watch_keep_alive(channel)
@@ -257,11 +278,14 @@ class Connecting:
         config = self.server.config
         grants = Properties(
             receive_maximum=config.receive_maximum,
-            maximum_packet_size=config.max_packet_size,
-            topic_alias_maximum=config.topic_alias_maximum or None,
+            maximum_packet_size=None if config.max_packet_size == LARGEST_PACKET else config.max_packet_size,
         )
-        if config.max_qos < 2:
-            grants.maximum_qos = config.max_qos
+        entrance = channel.entrance
+        aliases = None if entrance is None else entrance.topic_alias_maximum
+        channel.alias_limit_in = config.topic_alias_maximum if aliases is None else aliases
+        grants.topic_alias_maximum = channel.alias_limit_in or None
+        if channel.max_qos < 2:
+            grants.maximum_qos = channel.max_qos
         if not config.retain_available:
             grants.retain_available = 0
         if not config.wildcard_subscription_available:
@@ -271,7 +295,9 @@ class Connecting:
         if not config.shared_subscription_available:
             grants.shared_subscription_available = 0
         if not packet.client_id:
-            channel.client_id = grants.assigned_client_identifier = "hw-" + secrets.token_hex(10)  # [MQTT-3.1.3-6]
+            prefix = None if entrance is None else entrance.auto_id_prefix
+            assigned = channel.client_id or f"{config.auto_id_prefix if prefix is None else prefix}{uuid4()}"
+            channel.client_id = grants.assigned_client_identifier = assigned  # [MQTT-3.1.3-6]
         # A 3.1.1 client could not be told of another keep alive, so it keeps its own.
         if config.max_keep_alive and packet.version == V5 and not 0 < packet.keep_alive <= config.max_keep_alive:
             channel.keep_alive = config.max_keep_alive
@@ -283,8 +309,9 @@ class Connecting:
             if asked.request_response_information and config.response_information:
                 grants.response_information = config.response_information.replace("%c", channel.client_id)
         self.server.reporting.grant(channel, packet, grants)
+        introduce(packet, grants, self.server.broker_id)
         channel.max_in = config.max_packet_size
-        channel.alias_limit_in = config.topic_alias_maximum if channel.version == V5 else 0
+        channel.max_unseen = min(channel.max_in, config.max_payload_size or channel.max_in)
         return grants
 
     def _take_over(self, channel: Channel, packet: Connect) -> Session | None:
@@ -299,7 +326,8 @@ class Connecting:
             session = None
         return session
 
-    def _new_session(self, client_id: str) -> Session:
+    def new_session(self, client_id: str) -> Session:
+        """One that nobody is connected to yet."""
         server = self.server
         config = server.config
         outbound = Outbound(server.budget, config.max_queued_messages, config.max_queued_bytes, server.policy)
@@ -328,10 +356,13 @@ class Connecting:
             session.will = will_message(will, channel.client_id)
             session.will_expiry = None if will.properties is None else will.properties.message_expiry_interval
             session.will_delay = 0 if will.properties is None else will.properties.will_delay_interval or 0
+        session.will_at = NEVER
         session.connection = channel
         channel.session = session
+        if server.journal is not None:
+            server.journal.attached(session)
         channel.state = CONNECTED
-        channel.fast = True
+        channel.fast = channel.max_qos >= server.config.max_qos  # else each PUBLISH needs a look
         self.connected += 1
         server.stats.connections_maximum = max(server.stats.connections_maximum, self.connected)
 
@@ -344,6 +375,7 @@ class Connecting:
                 self.server.send(channel, Pubrel(packet_id))
             elif self.server.delivering.publish_to(channel, session.flight_delivery(flight), packet_id, True) == 0:
                 outbound.done(packet_id, flight)  # [MQTT-3.1.2-25] too large for this client: as if it had been sent
+                self.server.delivering.landed(flight)
                 self.server.delivering.dropped(session, session.flight_delivery(flight))
                 self.server.hooks.tell("qos_dropped", session.client_id, packet_id)
 
@@ -389,10 +421,19 @@ class Connecting:
             if delay == 0:
                 self.publish_will(session)
             else:
-                self.wills[session] = server.timers.at(now + delay, partial(self.publish_will, session))
+                self.publish_will_at(session, now + delay)
         if session.expiry_interval != FOR_EVER:
-            session.expires_at = now + session.expiry_interval
-            self.expiries[session] = server.timers.at(session.expires_at, partial(self._expire, session))
+            self.expire_at(session, now + session.expiry_interval)
+        if server.journal is not None:
+            server.journal.session_changed(session)
+
+    def publish_will_at(self, session: Session, when: float) -> None:
+        session.will_at = when
+        self.wills[session] = self.server.timers.at(when, partial(self.publish_will, session))
+
+    def expire_at(self, session: Session, when: float) -> None:
+        session.expires_at = when
+        self.expiries[session] = self.server.timers.at(when, partial(self._expire, session))
 
     def _expire(self, session: Session) -> None:
         self.server.stats.sessions_expired += 1
@@ -406,8 +447,10 @@ class Connecting:
             self.server.timers.cancel(timer)
         will = session.will
         session.will = None
-        if will is None or will.topic == "$SYS" or will.topic.startswith("$SYS/"):
-            return  # Mosquitto's bridges have such a will, and are not to be refused for it
+        if will is not None and self.server.journal is not None:
+            self.server.journal.session_changed(session)
+        if will is None or is_reserved(will.topic):
+            return
         if session.will_expiry is not None:
             will.expires_at = self.server.hot.now + session.will_expiry
         message: Message = self.server.hooks.transform("will", will, session.client_id)
@@ -435,6 +478,10 @@ class Connecting:
         if server.hooks.listens("qos_dropped"):
             for packet_id in session.outbound.flights:
                 server.hooks.tell("qos_dropped", session.client_id, packet_id)
+        for flight in session.outbound.flights.values():
+            server.delivering.landed(flight)
         for delivery in session.outbound.clear():
             server.delivering.dropped(session, delivery)
         self.publish_will(session)
+        if server.journal is not None:
+            server.journal.session_ended(session)

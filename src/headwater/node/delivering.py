@@ -17,12 +17,14 @@ from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient
 from headwater.routing.shared import Group
 from headwater.session.connection import CONNECTED
-from headwater.session.outbound import MAX_PACKET_ID
+from headwater.session.kept import AWAY, Kept
+from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
 from headwater.session.waiting import DROPPED, OVERFLOW, QUEUED, SEND
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
 if TYPE_CHECKING:
+    from headwater.node.persistence.journal import Journal
     from headwater.node.server import Server
 
 BURST: Final = 1 << 20
@@ -38,6 +40,7 @@ def _member(session: Session, group: object) -> Member | None:
 class Delivering(Deliver):
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.journal: Journal | None = None
         self.flood = server.config.outbound_buffer + BURST
 
     def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
@@ -67,6 +70,8 @@ class Delivering(Deliver):
             assert channel is not None
             self.send_delivery(channel, session, delivery)
         elif result == QUEUED:
+            if session.durable and delivery.qos and self.journal is not None:
+                self.journal.keep(session.number, delivery)
             if channel is not None:
                 channel.held = True
             if outbound.given_up is not None:
@@ -82,6 +87,11 @@ class Delivering(Deliver):
 
     def send_delivery(self, channel: Channel, session: Session, delivery: Delivery) -> None:
         """Send a message now; the quota allows it."""
+        if delivery.message is AWAY:
+            self.fetch(delivery)
+            if delivery.message.expires_at <= self.server.hot.now:
+                self.dropped(session, delivery)
+                return
         if channel.rights is not None and not channel.rights.receives(delivery.message.topic):
             self.dropped(session, delivery)  # it waited, and may not be received any more
             return
@@ -92,11 +102,44 @@ class Delivering(Deliver):
         if size == 0:
             self.dropped(session, delivery)  # [MQTT-3.1.2-25] as if it had been sent
         elif packet_id:
-            session.outbound.fly(packet_id, delivery, size)
+            flight = session.outbound.fly(packet_id, delivery, size)
+            if session.durable:
+                self._flown(channel, session, delivery, packet_id, flight)
             self.server.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
+
+    def _flown(self, channel: Channel, session: Session, delivery: Delivery, packet_id: int, flight: Flight) -> None:
+        journal = self.journal
+        if journal is not None:
+            kept = cast("Kept | None", delivery.kept)
+            if kept is None:
+                kept = journal.keep(session.number, delivery)
+            journal.flown(kept, packet_id)
+            flight.kept = kept
+            delivery.kept = None  # it is the flight's now
+            if delivery.qos == 2:
+                journal.promise(channel)
+
+    def fetch(self, delivery: Delivery) -> None:
+        """See that the content of a message is here."""
+        if delivery.message is AWAY and self.journal is not None:
+            self.journal.fetch(delivery)
+
+    def forget(self, delivery: Delivery) -> None:
+        """Nobody waits for this delivery any more."""
+        if delivery.kept is not None and self.journal is not None:
+            self.journal.done(cast(Kept, delivery.kept))
+            delivery.kept = None
+
+    def landed(self, flight: Flight) -> None:
+        """The same for one that was sent."""
+        if flight.kept is not None and self.journal is not None:
+            self.journal.done(flight.kept)
+            flight.kept = None
 
     def publish_to(self, channel: Channel, delivery: Delivery, packet_id: int, dup: bool) -> int:
         """Send a message; the packet's size, or 0 when it is larger than the client takes."""
+        if delivery.message is AWAY:
+            self.fetch(delivery)
         packet = channel.publish_packet(delivery, packet_id, dup, self.server.hot.now)
         size = self.server.send(channel, packet)
         if size:
@@ -106,6 +149,9 @@ class Delivering(Deliver):
 
     def dropped(self, session: Session, delivery: Delivery) -> None:
         self.server.stats.publish_dropped += 1
+        if delivery.kept is not None:
+            self.fetch(delivery)
+            self.forget(delivery)
         member = _member(session, delivery.group)
         if member is not None:
             cast(Group, delivery.group).given_back(member, 1, delivery.qos, self.server.hot.now)

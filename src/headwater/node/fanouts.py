@@ -36,7 +36,7 @@ class Fanouts:
         if fanout is not None:
             self._remember(topic, fanout)
             return fanout
-        if len(topic) > self.max_topic_length or topic.startswith(b"$SYS"):
+        if len(topic) > self.max_topic_length or topic.startswith(b"$SYS") or topic.startswith(b"$share/"):
             return None
         try:
             name = topic.decode()
@@ -95,9 +95,14 @@ class Fanouts:
         fanout = Fanout()
         fanout.route = route  # keeps alive what the key is made of
         fanout.groups = route.groups
+        for group in route.groups:
+            if group.number:
+                fanout.durable = True
         for recipient in route.recipients:
             session = cast(Session, recipient.session)
             channel = cast("Channel | None", session.connection)
+            if session.durable and recipient.qos:
+                fanout.durable = True
             if channel is None:
                 if recipient.qos:
                     fanout.absent.append(recipient)

@@ -27,11 +27,12 @@ from headwater.node.sending import header
 from headwater.node.stats import Stats
 from headwater.routing.router import Router
 from headwater.session.connection import CLOSING, NEW
+from headwater.session.kept import Stored
 from headwater.session.session import Session
 from headwater.session.translate import message_of
 from headwater.session.waiting import Budget
 from headwater.wire.decode import FROM_CLIENT, decode
-from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.errors import MisplacedPacketError, RemoteProtocolError
 from headwater.wire.packets import V5, V311, Publish
 from headwater.wire.reasons import MALFORMED_PACKET, PACKET_TOO_LARGE, PROTOCOL_ERROR
 
@@ -101,8 +102,10 @@ class HotPath(Collecting):
                     shift += 7
                     if shift > 21:
                         raise RemoteProtocolError(MALFORMED_PACKET, "remaining length has more than four bytes")
-            if remaining + 5 > channel.max_in and p - pos + remaining > channel.max_in:
-                raise RemoteProtocolError(PACKET_TOO_LARGE, f"a packet of {p - pos + remaining} bytes is too large")
+            if remaining + 5 > channel.max_unseen:
+                if p - pos + remaining > channel.max_in:
+                    raise RemoteProtocolError(PACKET_TOO_LARGE, f"a packet of {p - pos + remaining} bytes is too large")
+                fast = False
             end = p + remaining
             if end > n:
                 return pos
@@ -273,14 +276,18 @@ class HotPath(Collecting):
         topic = _topic(head) if groups else ""
         acks = channel.out
         nobody = fanout.empty and version == V5
+        journal = self.journal if fanout.durable else None
+        stored: Stored | None = None
         count = 0
         while data[te] or data[te + 1]:
             if members or groups:
                 tail = data[te + 2 : end]
+                if journal is not None:
+                    stored = journal.packet(head, tail, version, channel.client_id)
                 for member in members:
-                    self.send1(member, head, tail, version)
+                    self.send1(member, head, tail, version, None, "", stored)
                 if groups:
-                    self.share1(groups, topic, channel.client_id, head, tail, len(tail) - len(props), version)
+                    self.share1(groups, topic, channel.client_id, head, tail, len(tail) - len(props), version, stored)
             if nobody:
                 acks.append(PUBACK_NOBODY_HEAD)
                 acks.append(data[te : te + 2])
@@ -299,6 +306,8 @@ class HotPath(Collecting):
             if count == 0:
                 return 0
             end -= size
+        if journal is not None:
+            journal.promise(channel)
         self._acked(channel, count)
         return end
 
@@ -320,6 +329,10 @@ class HotPath(Collecting):
         topic = data[p:te]
         payload = data[te + 2 + len(props) : end]
         own = channel.version
+        journal = self.journal if fanout.durable else None
+        stored: Stored | None = None
+        if journal is not None:
+            stored = journal.packet(data[pos:te], data[te + 2 : end], own, channel.client_id)
         for version in (V311, V5):
             acked = fanout.acked5 if version == V5 else fanout.acked4
             unacked = fanout.unacked5 if version == V5 else fanout.unacked4
@@ -327,18 +340,23 @@ class HotPath(Collecting):
             if acked:
                 head = header(0x32, len(topic) + 2 + len(carried) + len(payload)) + topic
                 for member in acked:
-                    self.send1(member, head, carried + payload, version)
+                    self.send1(member, head, carried + payload, version, None, "", stored)
             if unacked:
-                packet = header(0x30, len(topic) + len(carried) + len(payload)) + topic + carried + payload
+                unnumbered = header(0x30, len(topic) + len(carried) + len(payload)) + topic + carried + payload
                 for member in unacked:
-                    self.send0(member, packet, 1, version)
+                    self.send0(member, unnumbered, 1, version)
         if fanout.any_special:
-            message = decode(0x32, data[p:end], own, FROM_CLIENT)
-            assert isinstance(message, Publish)
-            self._deliver_special(fanout, message_of(message, channel.client_id, self.now), channel.session)
+            packet = decode(0x32, data[p:end], own, FROM_CLIENT)
+            assert isinstance(packet, Publish)
+            message = message_of(packet, channel.client_id, self.now)
+            message.stored = stored
+            self._deliver_special(fanout, message, channel.session)
         if fanout.groups:
             head = data[pos:te]
-            self.share1(fanout.groups, _topic(head), channel.client_id, head, data[te + 2 : end], len(payload), own)
+            tail = data[te + 2 : end]
+            self.share1(fanout.groups, _topic(head), channel.client_id, head, tail, len(payload), own, stored)
+        if journal is not None:
+            journal.promise(channel)
         channel.out.append(PUBACK_HEAD)
         channel.out.append(data[te : te + 2])
         self._acked(channel, 1)
@@ -364,6 +382,8 @@ class HotPath(Collecting):
                     del flights[packet_id]
                     outbound.quota += 1
                     outbound.budget.used -= flight.size
+                if flight.kept is not None and self.journal is not None:
+                    self.journal.done(flight.kept)
                 if flight.group is not group:
                     if of_group:
                         self.delivering.ended(session, group, of_group)
@@ -371,6 +391,8 @@ class HotPath(Collecting):
                     of_group = 0
                 if group is not None:
                     of_group += 1
+            elif flight is not None:
+                break
             count += 1
             pos += 4
             if n - pos < 4 or data[pos] != 0x40 or data[pos + 1] != 2:
@@ -378,6 +400,8 @@ class HotPath(Collecting):
         if of_group:
             self.delivering.ended(session, group, of_group)
         self.stats.received += count
+        if flight is not None and flight.qos != 1:
+            raise MisplacedPacketError("PUBACK for a message of QoS 2")
         if channel.held or channel.awaited or outbound.unsent:
             self.delivering.drain(channel)
         if channel.shares and flights:

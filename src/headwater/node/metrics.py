@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from headwater import __version__
 from headwater.build_info import describe, module_states
+from headwater.node.bridge.metrics import BridgeCollector
 from headwater.node.broker import Broker
 from headwater.node.group_view import GroupView
 from headwater.node.statistics import Statistics
@@ -52,6 +53,8 @@ COUNTERS: Final = {
     "messages_refused": ("messages_refused", "Messages whose publisher may not publish there."),
     "expired": ("sessions_expired", "Sessions that ended by their expiry interval."),
     "protocol_errors": ("protocol_errors", "Connections that ended because the client broke the protocol."),
+    "commits": ("commits", "Commits to the data folder."),
+    "commit_seconds": ("commit_seconds", "Time that commits have taken, from the first write to the end of the sync."),
     "failures": ("failures", "Packets and timers whose handling raised: always a bug."),
     "hook_failures": ("hook_failures", "Hooks that raised."),
 }
@@ -146,6 +149,7 @@ def registry_of(broker: Broker) -> CollectorRegistry:
     """A registry of its own, so that two brokers in one process do not meet."""
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker.statistics, broker.shared_groups))
+    registry.register(BridgeCollector(broker.bridges))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     return registry

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel
-from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.routing.topics import InvalidTopicName, check_name, is_reserved
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.session.translate import message_of
-from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.errors import MisplacedPacketError, RemoteProtocolError
 from headwater.wire.packets import V5, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from headwater.wire.reasons import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
     NO_MATCHING_SUBSCRIBERS,
     NOT_AUTHORIZED,
     PACKET_IDENTIFIER_NOT_FOUND,
@@ -31,7 +32,7 @@ class Publishing:
     def __init__(self, server: Server) -> None:
         self.server = server
         config = server.config
-        self.max_qos: int = config.max_qos
+        self.max_payload_size = config.max_payload_size
         self.retain_available = config.retain_available
         self.receive_maximum = config.receive_maximum
         self.max_topic_length = config.max_topic_length
@@ -58,20 +59,26 @@ class Publishing:
         session = channel.session
         assert session is not None
         topic = channel.topic_of(packet)
-        self._check(packet, topic)
+        self._check(channel, packet, topic)
+        journal = self.server.journal
         if packet.qos == 2 and not self._is_new(channel, session, packet):
             self.server.send(channel, Pubrec(packet.packet_id))
+            self.server.promise(channel)
             return
         reason = self._accept(channel, session, packet, topic)
+        if journal is not None and packet.qos:
+            if packet.qos == 2 and reason < 0x80:
+                journal.received(session, packet.packet_id)
+            journal.promise(channel)
         if packet.qos == 1:
             self.server.send(channel, Puback(packet.packet_id, reason))
-        elif packet.qos == 2:
+        elif packet.qos == 2 and packet.packet_id not in session.received:
             if reason < 0x80:
                 session.received.add(packet.packet_id)
             self.server.send(channel, Pubrec(packet.packet_id, reason))
 
-    def _check(self, packet: Publish, topic: str) -> None:
-        if packet.qos > self.max_qos:
+    def _check(self, channel: Channel, packet: Publish, topic: str) -> None:
+        if packet.qos > channel.max_qos:
             raise RemoteProtocolError(QOS_NOT_SUPPORTED, f"QoS {packet.qos} is not supported")  # [MQTT-3.2.2-11]
         if packet.retain and not self.retain_available:
             raise RemoteProtocolError(RETAIN_NOT_SUPPORTED, "retained messages are not supported")  # [MQTT-3.2.2-14]
@@ -94,11 +101,13 @@ class Publishing:
         """Route a client's message; returns the reason code to acknowledge it with."""
         server = self.server
         v5 = channel.version == V5
-        if topic == "$SYS" or topic.startswith("$SYS/"):
+        if is_reserved(topic):
             return NOT_AUTHORIZED if v5 else SUCCESS
         if channel.rights is not None and not channel.rights.publishes(topic.encode()):
             server.access.refused_publishes += 1
             return NOT_AUTHORIZED if v5 else SUCCESS
+        if self.max_payload_size and len(packet.payload) > self.max_payload_size:
+            return IMPLEMENTATION_SPECIFIC_ERROR if v5 else SUCCESS  # 0x95 is not for acknowledgements
         if server.hooks.slow:
             refusal = server.hooks.allow("acl_check", channel, topic, True)
             if refusal is not None:
@@ -107,6 +116,11 @@ class Publishing:
         message.topic = topic
         if server.hooks.slow:
             message = server.hooks.transform("publish", message, channel)
+        if packet.qos == 2 and server.config.terse:
+            session.received.add(packet.packet_id)
+            server.send(channel, Pubrec(packet.packet_id))  # ahead of the copy that the client itself may get
+            self.route(message, session)
+            return SUCCESS
         found = self.route(message, session)
         return SUCCESS if found or not v5 else NO_MATCHING_SUBSCRIBERS
 
@@ -114,6 +128,7 @@ class Publishing:
         """Retain a message if it asks for it and give it to all who want it; False when nobody does."""
         server = self.server
         if message.retain:
+            message.owner = server.access.owner(publisher)
             self._retain(message, None if publisher is None else publisher.username)
         route = server.router.route(message.topic)
         if server.hooks.slow:
@@ -132,6 +147,7 @@ class Publishing:
             return
         # [MQTT-3.3.1-5, 3.3.1-6, 3.3.1-7]
         if retained.put(message) if message.payload else retained.remove(message.topic) is not None:
+            self.server.hot.changed = self.server.journal is not None
             quotas.kept(username if message.payload else None, message.topic)
             self.server.hooks.tell("retain_message", message)
 
@@ -163,18 +179,26 @@ class Publishing:
         flight = session.outbound.acknowledged(packet.packet_id)
         if flight is not None:
             self._complete(channel, session, packet.packet_id, flight)
+        elif packet.packet_id in session.outbound.flights:
+            raise MisplacedPacketError("PUBACK for a message of QoS 2")
 
     def pubrec(self, channel: Channel, packet: Pubrec) -> None:
         session = channel.session
         assert session is not None
         flight = session.outbound.received(packet.packet_id, packet.reason)
+        if flight is None and packet.packet_id in session.outbound.flights:
+            raise MisplacedPacketError("PUBREC for a message of QoS 1")
         if flight is None:
             reason = PACKET_IDENTIFIER_NOT_FOUND if channel.version == V5 else SUCCESS
             if packet.reason < 0x80:
                 self.server.send(channel, Pubrel(packet.packet_id, reason))
         elif flight.released:
+            if flight.kept is not None and self.server.journal is not None:
+                self.server.journal.released(flight.kept)
+                self.server.promise(channel)
             self.server.send(channel, Pubrel(packet.packet_id))
         else:
+            self.server.delivering.landed(flight)
             self.server.delivering.ended(session, flight.group, 1)
             self.server.hooks.tell("qos_dropped", session.client_id, packet.packet_id)
             self.server.delivering.drain(channel)
@@ -185,6 +209,9 @@ class Publishing:
         reason = SUCCESS
         if packet.packet_id in session.received:
             session.received.discard(packet.packet_id)
+            if self.server.journal is not None:
+                self.server.journal.forgotten(session, packet.packet_id)
+                self.server.promise(channel)
         elif channel.version == V5:
             reason = PACKET_IDENTIFIER_NOT_FOUND
         self.server.send(channel, Pubcomp(packet.packet_id, reason))
@@ -195,8 +222,11 @@ class Publishing:
         flight = session.outbound.completed(packet.packet_id)
         if flight is not None:
             self._complete(channel, session, packet.packet_id, flight)
+        elif packet.packet_id in session.outbound.flights:
+            raise MisplacedPacketError("PUBCOMP for a message that was not released")
 
     def _complete(self, channel: Channel, session: Session, packet_id: int, flight: Flight) -> None:
+        self.server.delivering.landed(flight)
         self.server.delivering.ended(session, flight.group, 1)
         if self.server.hooks.slow:
             self.server.hooks.tell("qos_complete", session.client_id, packet_id)

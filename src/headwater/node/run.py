@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
@@ -19,6 +22,7 @@ from headwater.node.admin.secret import read_token
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.logs import BackgroundHandler, open_sinks
+from headwater.node.persistence.backend import StorageError
 from headwater.node.reloading import Reloader
 from headwater.node.selector import run
 from headwater.node.settings import ConfigError
@@ -66,7 +70,7 @@ def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], 
             file=sys.stderr,
         )
         return 1
-    except (ConfigError, CertificateError) as error:
+    except (ConfigError, CertificateError, StorageError) as error:
         print(f"headwater: {error}", file=sys.stderr)
         return 1
     finally:
@@ -93,6 +97,7 @@ async def _serve(config: Config, live: LiveView | None, read: Callable[[], Confi
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, reloader.reload)
+    broker.on_failure = stop.set
     await broker.start()
     _announce(broker)
     try:
@@ -111,7 +116,7 @@ async def _serve(config: Config, live: LiveView | None, read: Callable[[], Confi
     if admin is not None:
         await admin.stop()
     await broker.stop()
-    return 0
+    return 0 if broker.failure is None else 1
 
 
 async def _start_admin(broker: Broker, reloader: Reloader) -> AdminServer:
@@ -147,6 +152,12 @@ def _announce(broker: Broker) -> None:
     if config.allow_anonymous or (config.allow_anonymous is None and not asked):
         where = "from anywhere" if config.allow_anonymous else "from this machine (loopback)"
         log.warning("anonymous clients are accepted %s; nobody is asked for a password", where)
+    for listener in broker.listeners:
+        settings = listener.settings
+        anonymous = config.allow_anonymous if settings.allow_anonymous is None else settings.allow_anonymous
+        open_to_anonymous = anonymous or (anonymous is None and not asked)
+        if settings.protocol == "websocket" and not settings.websocket_origins and open_to_anonymous:
+            log.warning("%s accepts anonymous clients from any web page; websocket_origins says which may", listener)
 
 
 def _raise_file_limit(connections: int) -> None:
@@ -165,3 +176,11 @@ def _raise_file_limit(connections: int) -> None:
                 wanted,
                 wanted,
             )
+    _make_room_for_files(min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+
+
+def _make_room_for_files(number: int) -> None:
+    """Use a high descriptor once. The system's table of our files then has its final size: each time it doubled, under
+    a rush of connections, all clients would wait for some ten milliseconds."""
+    with contextlib.suppress(OSError), open(os.devnull, "rb") as something:
+        os.close(fcntl.fcntl(something.fileno(), fcntl.F_DUPFD_CLOEXEC, number - 1))

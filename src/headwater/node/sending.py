@@ -13,6 +13,7 @@ from headwater.node.channel import Channel
 from headwater.node.turn import Turn
 from headwater.routing.dispatcher import Member
 from headwater.routing.shared import Group
+from headwater.session.kept import Stored
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.session.translate import message_of
@@ -76,8 +77,10 @@ class Sending(Turn):
         version: int,
         group: Group | None = None,
         publisher: str = "",
+        stored: Stored | None = None,
     ) -> None:
-        """A QoS 1 packet: `head`, a packet id of this session, `tail`; of a group that may have to choose again."""
+        """A QoS 1 packet: `head`, a packet id of this session, `tail`; of a group that may have to choose again; of a
+        message that is `stored` for sessions that are durable."""
         session = member.session
         assert session is not None
         outbound = session.outbound
@@ -87,7 +90,9 @@ class Sending(Turn):
         flight.group = group
         flight.publisher = publisher
         if member.held or outbound.quota <= 0 or budget.used >= budget.limit:
-            self.delivering.offer(session, session.flight_delivery(flight))
+            delivery = session.flight_delivery(flight)
+            delivery.message.stored = stored
+            self.delivering.offer(session, delivery)
             return
         flights = outbound.flights
         packet_id = outbound.next_id
@@ -97,6 +102,10 @@ class Sending(Turn):
         outbound.quota -= 1
         budget.used += size
         flights[packet_id] = flight
+        if stored is not None and session.durable and self.journal is not None:
+            kept = flight.kept = self.journal.keep_stored(session.number, stored, 1)
+            kept.packet_id = packet_id
+            kept.group = group
         out = member.out
         out.append(head)
         out.append(PACKET_ID[packet_id])
@@ -133,7 +142,15 @@ class Sending(Turn):
             start = end
 
     def share1(
-        self, groups: list[Group], topic: str, publisher: str, head: bytes, tail: bytes, load: int, version: int
+        self,
+        groups: list[Group],
+        topic: str,
+        publisher: str,
+        head: bytes,
+        tail: bytes,
+        load: int,
+        version: int,
+        stored: Stored | None,
     ) -> None:
         """A QoS 1 packet, `load` bytes of it payload, to one member of each group."""
         sharing = self.sharing
@@ -142,10 +159,11 @@ class Sending(Turn):
             channel = None if member is None else plain_channel(member)
             if member is None or channel is None or channel.version != version or not self._may_fly(member):
                 message = message_of_packet(head + ANY_ID + tail, version, FROM_CLIENT, publisher, self.now)
+                message.stored = stored
                 sharing.give(group, member, message)
             else:
                 group.sent(member, load + len(topic) + HEADERS, 1, self.now)
-                self.send1(channel, head, tail, version, group, publisher)
+                self.send1(channel, head, tail, version, group, publisher, stored)
 
     def _may_fly(self, member: Member) -> bool:
         """Whether a message of QoS 1 can be sent to the member as such."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 from functools import partial
+from secrets import token_hex
 from typing import Final
 
 from headwater.node.access.access import Access
@@ -21,6 +22,7 @@ from headwater.node.delivering import Delivering
 from headwater.node.hooks import Hooks
 from headwater.node.hotpath import HotPath
 from headwater.node.loop import Plane
+from headwater.node.persistence.journal import Journal
 from headwater.node.publishing import Publishing
 from headwater.node.reporting import Reporting
 from headwater.node.sampling import Sampling
@@ -39,8 +41,20 @@ from headwater.session.connection import CLOSING, CONNECTED, NEW
 from headwater.session.session import Session
 from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, DROP_OLDEST, Budget
 from headwater.wire.decode import FROM_CLIENT, UnsupportedVersionError, decode
-from headwater.wire.errors import RemoteProtocolError
-from headwater.wire.packets import CONNECT, PINGREQ, V5, Connack, Disconnect, Packet, Pingresp, Properties
+from headwater.wire.errors import MisplacedPacketError, RemoteProtocolError
+from headwater.wire.packets import (
+    CONNECT,
+    PINGREQ,
+    PUBREL,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    V5,
+    Connack,
+    Disconnect,
+    Packet,
+    Pingresp,
+    Properties,
+)
 from headwater.wire.reasons import (
     IMPLEMENTATION_SPECIFIC_ERROR,
     KEEP_ALIVE_TIMEOUT,
@@ -58,6 +72,7 @@ POLICIES: Final[dict[str, int]] = {
 }
 LINGER: Final = 1.0
 """Seconds in which a client may still read our last words before its socket is closed."""
+DUP: Final = 0x08
 V5_CONNECT: Final = b"\x00\x04MQTT\x05"
 
 
@@ -77,6 +92,7 @@ class Server(Slow):
         self.stalls: dict[Channel, Timer] = {}
         self.leaving: set[Channel] = set()
         self.stopping = False
+        self.broker_id = config.broker_id or token_hex(8)
         self.hot = hot = HotPath(self.router, self.stats, self.budget)
         hot.slow = self
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
@@ -97,6 +113,16 @@ class Server(Slow):
         self.subscribing = Subscribing(self)
         self.access = Access(self, config.access)
         self.policy = POLICIES[config.queue_full]
+        self.journal: Journal | None = None
+
+    def keep_in(self, journal: Journal) -> None:
+        """From now on, what has to outlive the process goes there too."""
+        self.journal = self.hot.journal = self.delivering.journal = journal
+
+    def promise(self, channel: Channel) -> None:
+        """What was written to the channel in this turn may go out only when all changes until now are on disk."""
+        if self.journal is not None:
+            self.journal.promise(channel)
 
     # ---- packets -----------------------------------------------------------------------------------------------
 
@@ -110,6 +136,8 @@ class Server(Slow):
         if first_byte == PINGREQ_BYTE and body and grant is not None:
             self.reporting.packet(channel, grant, body)
             return
+        if channel.of_31 and kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE):
+            first_byte &= ~DUP
         packet = decode(first_byte, body, channel.version, FROM_CLIENT)
         hooks = self.hooks
         if hooks.slow:
@@ -143,13 +171,15 @@ class Server(Slow):
         if channel.state != CONNECTED:
             if isinstance(error, UnsupportedVersionError):
                 self._refuse_version(channel, error)
-            elif channel.version:
+            elif channel.version and not self.config.terse:
                 self.connecting.refuse(channel, error.reason, error.text)
+        elif self.config.terse and isinstance(error, MisplacedPacketError):
+            self.close(channel, error.reason, with_will=True)
         self.disconnect(channel, error.reason, error.text)
 
     def _refuse_version(self, channel: Channel, error: UnsupportedVersionError) -> None:
         """[MQTT-3.1.2-2] 3.1 is refused the way it understands, versions to come the way of 5.0, others by silence."""
-        # A level with the highest bit is that of Mosquitto's bridges: told in 3.1.1, they come back without it.
+        # A level with the highest bit is that of a bridge of Mosquitto: told in 3.1.1, it comes back without it.
         if V5 < error.level < 0x80 and error.protocol_name == "MQTT":
             channel.version = V5
             channel.send(Connack(False, error.reason))
@@ -183,6 +213,7 @@ class Server(Slow):
         channel.address = address
         channel.loopback = loopback
         channel.allow_anonymous = self.config.allow_anonymous
+        channel.max_qos = self.config.max_qos
         if entrance is not None:
             if not entrance.admit(channel):
                 connection.close()
@@ -267,11 +298,11 @@ class Server(Slow):
             self.timers.cancel(channel.timer)
         if channel.fd < 0:
             return
-        if not linger and channel.backlog_size == 0:
-            self.lost(channel)
+        if not linger and channel.backlog_size == 0 and channel.transport is None:
+            self.lost(channel)  # TLS and WebSocket have words of their own to end with, which are waited for
             return
         channel.timer = self.timers.at(self.hot.now + LINGER, partial(self.lost, channel))
-        if channel.backlog_size == 0:
+        if channel.backlog_size == 0 and channel.withheld is None:
             self._shut(channel)
 
     def _shut(self, channel: Channel) -> None:
@@ -302,6 +333,9 @@ class Server(Slow):
         self.budget.used -= channel.backlog_size
         channel.backlog_size = 0
         channel.backlog = None
+        self.budget.used -= channel.withheld_size
+        channel.withheld_size = 0
+        channel.withheld = None
         channel.pending = None
         if channel.timer is not None:
             self.timers.cancel(channel.timer)
@@ -412,6 +446,8 @@ class Server(Slow):
             reports=stats.reports_received,
             reports_bad=stats.reports_bad,
             reports_early=stats.reports_early,
+            commits=0 if self.journal is None else self.journal.commits,
+            commit_seconds=0.0 if self.journal is None else self.journal.seconds,
             failures=stats.failures + self.timers.failures,
             hook_failures=sum(self.hooks.failures.values()),
         )

@@ -194,8 +194,10 @@ def _explain(model: type[BaseModel], problem: Any, origins: Mapping[str, str]) -
     if problem["type"] == "extra_forbidden":
         close = _closest(place[-1], [] if table is None else table.model_fields)
         return f"unknown setting '{key}'{where}" + ("" if close is None else f"; did you mean '{close}'?")
-    # A secret is not repeated, nor a table, which may hold one.
+    # A secret is not repeated, nor a table or a list of tables, which may hold one.
     hidden = field is None or is_secret(field) or isinstance(problem["input"], dict)
+    if field is not None and rows_of(field.annotation) is not None:
+        hidden = True
     return f"setting '{key}'{where}: {problem['msg']}" + ("" if hidden else f" (got {problem['input']!r})")
 
 

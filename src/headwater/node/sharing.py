@@ -106,6 +106,16 @@ class Sharing(Share):
             kept = [member for member in group.members() if member.subscription.qos]
             if message.qos == 0 or not kept:
                 return  # as for a session that is away
+        line = self.line(group)
+        delivery = Delivery(message, message.qos, False, None, group)
+        if line.wait(delivery) != QUEUED:
+            self._dropped(group, message)
+        elif self.server.journal is not None:
+            self.server.journal.keep_in_group(group, line, delivery)
+        self._tell_given_up(group, line)
+
+    def line(self, group: Group) -> Waiting:
+        """Where messages wait for any member of the group."""
         line = self.lines.get(group)
         if line is None:
             server = self.server
@@ -113,10 +123,7 @@ class Sharing(Share):
             config = server.config
             line = Waiting(server.budget, config.max_queued_messages, config.max_queued_bytes, policy)
             self.lines[group] = line
-        result = line.wait(Delivery(message, message.qos, False, None, group))
-        if result != QUEUED:
-            self._dropped(group, message)
-        self._tell_given_up(group, line)
+        return line
 
     def pull(self, channel: Channel, session: Session) -> None:
         """The member may have room: what waits in its groups is sent to it, and if nothing is left it is ready."""
@@ -141,9 +148,14 @@ class Sharing(Share):
         while has_room(member):
             if line.first(now) is None:
                 break
-            message = line.take().message
+            delivery = line.take()
+            self.server.delivering.fetch(delivery)
+            if delivery.message.expires_at <= now:
+                self._drop(group, delivery)
+                continue
             group.dispatcher.taken(member, now)
-            self._offer(group, member, message)
+            self._offer(group, member, delivery.message)
+            self.server.delivering.forget(delivery)
         self._tell_given_up(group, line)
         if line.waiting() == 0:
             self.lines.pop(group, None)
@@ -168,7 +180,9 @@ class Sharing(Share):
             line = self.lines.pop(group, None)
             if line is not None:
                 for delivery in line.take_all():
-                    self._dropped(group, delivery.message)
+                    self._drop(group, delivery)
+            if self.server.journal is not None:
+                self.server.journal.group_ended(group)
 
     def take_unsent(self, channel: Channel, session: Session) -> list[Delivery]:
         """The connection has ended. What its socket did not take of QoS 0 messages from groups: only somebody else can
@@ -210,7 +224,12 @@ class Sharing(Share):
         for packet_id, flight in list(outbound.flights.items()):
             group = flight.group
             if flight.qos == 1 and isinstance(group, Group) and (ends or group.any_online()):
-                back.append(Delivery(session.flight_delivery(flight).message, 1, False, None, group))
+                given = session.flight_delivery(flight)
+                given.kept = flight.kept
+                self.server.delivering.fetch(given)
+                delivery = Delivery(given.message, 1, False, None, group)
+                delivery.kept = flight.kept
+                back.append(delivery)
                 outbound.take_flight(packet_id)
                 member = group.member(session)
                 if member is not None:
@@ -228,10 +247,12 @@ class Sharing(Share):
         """Deliver what came back to others."""
         for delivery in back:
             group = cast(Group, delivery.group)
+            self.server.delivering.fetch(delivery)
             if len(group):
                 self.deliver(group, delivery.message)
+                self.server.delivering.forget(delivery)
             else:
-                self._dropped(group, delivery.message)
+                self._drop(group, delivery)
 
     def use_dispatcher(self, pattern: str, name: str) -> int:
         """Let the groups that the pattern covers choose by another dispatcher; how many changed."""
@@ -257,7 +278,12 @@ class Sharing(Share):
     def _tell_given_up(self, group: Group, line: Waiting) -> None:
         if line.given_up is not None:
             for delivery in line.take_given_up():
-                self._dropped(group, delivery.message)
+                self._drop(group, delivery)
+
+    def _drop(self, group: Group, delivery: Delivery) -> None:
+        self.server.delivering.fetch(delivery)
+        self.server.delivering.forget(delivery)
+        self._dropped(group, delivery.message)
 
     def _dropped(self, group: Group, message: Message) -> None:
         self.server.stats.publish_dropped += 1

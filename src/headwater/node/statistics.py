@@ -49,6 +49,10 @@ class Statistics:
     reports_early: int = 0
     """Of these, reports that came earlier than allowed and were ignored."""
     protocol_errors: int = 0
+    commits: int = 0
+    """Commits to the data folder."""
+    commit_seconds: float = 0.0
+    """Time that they have taken."""
     failures: int = 0
     """Packets whose handling raised: always a bug, please report."""
     hook_failures: int = 0

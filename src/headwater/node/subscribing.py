@@ -58,9 +58,9 @@ class Subscribing:
         for request in server.hooks.transform("subscribe", packet.requests, channel):
             subscription = Subscription(
                 request.filter,
-                min(request.qos, server.config.max_qos),
-                no_local=request.no_local,
-                retain_as_published=request.retain_as_published,
+                min(request.qos, channel.max_qos),
+                no_local=request.no_local or channel.bridge,
+                retain_as_published=request.retain_as_published or channel.bridge,
                 retain_handling=request.retain_handling,
                 identifier=identifier,
             )
@@ -70,6 +70,8 @@ class Subscribing:
             reasons.append(reason)
             server.hooks.tell("subscribed", channel, subscription, reason)
         server.send(channel, Suback(packet.packet_id, reasons))
+        if session.durable:
+            server.promise(channel)
         for delivery in retained:
             server.delivering.offer(session, delivery)
             server.hooks.tell("retain_published", channel, delivery.message)
@@ -98,6 +100,7 @@ class Subscribing:
         if subscription.share is not None and channel.backlog_size == 0:
             channel.shares = True
         self.server.router.subscribe(session, subscription)
+        self._keep(session, name, subscription)
         self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
         if is_new:
             self.count += 1
@@ -105,6 +108,22 @@ class Subscribing:
         if subscription.share is None and (handling == 0 or (handling == 1 and is_new)):
             self._add_retained(session, subscription, retained)
         return subscription.qos
+
+    def restore(self, session: Session, subscription: Subscription) -> None:
+        """A subscription of a session that was on disk, and whose client is away."""
+        self.count += 1
+        self.server.router.subscribe(session, subscription)
+        if subscription.share is not None:
+            self.server.router.groups.set_online(session, False)
+
+    def _keep(self, session: Session, name: str, subscription: Subscription) -> None:
+        journal = self.server.journal
+        if journal is not None and session.durable:
+            journal.subscribed(session, name, subscription)
+            if subscription.share is not None:
+                group = self.server.router.groups.get(subscription.share, subscription.filter)
+                if group is not None:
+                    journal.joined(group)
 
     def _check(self, channel: Channel, request: SubscribeRequest, subscription: Subscription) -> int:
         config = self.server.config
@@ -141,6 +160,8 @@ class Subscribing:
                 continue
             if session.rights is not None and not session.rights.receives(message.topic):
                 continue
+            if message.owner is not None and not self.server.access.may_still_publish(message):
+                continue
             retained.append(Delivery(message, min(message.qos, subscription.qos), True, identifiers))
 
     def unsubscribe(self, channel: Channel, packet: Unsubscribe) -> None:
@@ -156,9 +177,13 @@ class Subscribing:
             self.server.hooks.tell("unsubscribed", channel, name)
             reasons.append(SUCCESS)
         self.server.send(channel, Unsuback(packet.packet_id, reasons if channel.version == V5 else []))
+        if session.durable:
+            self.server.promise(channel)
 
     def remove(self, session: Session, subscription: Subscription) -> None:
         self.count -= 1
+        if self.server.journal is not None:
+            self.server.journal.unsubscribed(session, subscription.name)
         share = subscription.share
         group = None if share is None else self.server.router.groups.get(share, subscription.filter)
         self.server.router.unsubscribe(session, subscription)

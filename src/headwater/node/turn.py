@@ -12,7 +12,7 @@ pieces, bounded by `outbound_buffer` and by the budget of all that waits.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headwater.message import Delivery
 from headwater.node.channel import Channel, Deliver, Fanout, Share, Slow
@@ -22,6 +22,9 @@ from headwater.session.translate import message_of
 from headwater.session.waiting import Budget
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import V5, V311, Publish
+
+if TYPE_CHECKING:
+    from headwater.node.persistence.journal import Journal
 
 BACKLOG_PIECE: Final = 262144
 """What waits for a slow reader is kept in pieces of at most this size, so that sending one copies little."""
@@ -41,6 +44,12 @@ class Turn:
         self.outbound_buffer = 0
         self.open: list[Fanout] = []
         self.dirty: list[Channel] = []
+        self.journal: Journal | None = None
+        self.changed = False
+        """Something that is kept on disk has changed in this turn."""
+        self.durable = 0
+        """The last commit that is on disk (node/persistence/journal.py)."""
+        self.withholding: list[Channel] = []
 
     # ---- order -------------------------------------------------------------------------------------------------
 
@@ -126,6 +135,8 @@ class Turn:
         """The end of a turn: one send for each connection that has something."""
         if self.open:
             self.settle_all()
+        if self.changed and self.journal is not None:
+            self.journal.turn_ended()
         if self.dirty:
             channels = self.dirty
             self.dirty = []
@@ -137,12 +148,61 @@ class Turn:
                     self.slow.crashed(channel)
 
     def transmit(self, channel: Channel) -> None:
+        """Send what the channel has, or withhold it if it promises what is not on disk yet."""
         out = channel.out
         if not out or channel.fd < 0:
             return
         blob = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
         channel.out_size = 0
+        if channel.barrier > self.durable:
+            self._withhold(channel, blob)
+        else:
+            self._put_out(channel, blob)
+
+    def _withhold(self, channel: Channel, blob: bytes) -> None:
+        if channel.withheld is None:
+            channel.withheld = deque()
+            self.withholding.append(channel)
+        channel.withheld.append((channel.barrier, blob))
+        channel.withheld_size += len(blob)
+        self.budget.used += len(blob)
+        if not channel.congested and channel.withheld_size > self.outbound_buffer:
+            channel.congested = True
+            channel.held = True
+            self.slow.overfull(channel)
+
+    def release(self) -> None:
+        """A commit is on disk: send what waited for it."""
+        channels = self.withholding
+        self.withholding = []
+        for channel in channels:
+            withheld = channel.withheld
+            if withheld is None:
+                continue
+            pieces: list[bytes] = []
+            while withheld and withheld[0][0] <= self.durable:
+                pieces.append(withheld.popleft()[1])
+            if withheld:
+                self.withholding.append(channel)
+            else:
+                channel.withheld = None
+            if pieces:
+                try:
+                    self._released(channel, b"".join(pieces))
+                except Exception:
+                    self.slow.crashed(channel)
+
+    def _released(self, channel: Channel, blob: bytes) -> None:
+        channel.withheld_size -= len(blob)
+        self.budget.used -= len(blob)
+        self._put_out(channel, blob)
+        all_sent = channel.fd >= 0 and channel.backlog_size == 0 and channel.withheld is None
+        if all_sent and (channel.finishing or channel.congested):
+            self.slow.written(channel)
+
+    def _put_out(self, channel: Channel, blob: bytes) -> None:
+        """Give bytes to the socket; what it does not take waits."""
         size = len(blob)
         if channel.backlog_size == 0:
             try:

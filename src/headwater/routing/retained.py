@@ -182,6 +182,9 @@ class Retained:
         self._topics = _TopicTree()
         self._expiries: list[tuple[float, str]] = []
         self._expiring = 0  # stored messages that will expire
+        self.changes: dict[str, Message | None] | None = None
+        """Of whoever keeps them elsewhere too: each topic whose message changed, with the new one or None. Messages of
+        the broker itself (`$SYS`) are made anew by each process and are left out."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -205,6 +208,8 @@ class Retained:
             self._discount(old)
         self._messages[message.topic] = message
         self.payload_bytes += len(message.payload)
+        if self.changes is not None and not message.topic.startswith("$SYS/"):
+            self.changes[message.topic] = message
         if message.expires_at != NEVER:
             self._expiring += 1
             heapq.heappush(self._expiries, (message.expires_at, message.topic))
@@ -226,6 +231,8 @@ class Retained:
         if message is not None:
             self._topics.remove(topic)
             self._discount(message)
+            if self.changes is not None and not topic.startswith("$SYS/"):
+                self.changes[topic] = None
             self._clear_expiries()
         return message
 

@@ -72,6 +72,8 @@ class Group:
         self._eligible: list[Member] | None = None  # those online; None: to be found out at the next choice
         self._ready = 0  # of those, the ones that are ready
         self.sent_messages = 0  # to members so far
+        self.number = 0
+        """By which a journal knows it; 0: what waits in it is not on disk."""
 
     def __len__(self) -> int:
         return len(self._members)

@@ -20,6 +20,15 @@ class InvalidTopicName(ValueError):
     """A topic name that the standard, or the broker's limit of levels, does not allow."""
 
 
+def is_reserved(name: str) -> bool:
+    """Whether clients may not publish to a topic: `$SYS` is the broker's own, but for what bridges say of themselves,
+    and to `$share/…` nobody could subscribe."""
+    if name != "$SYS" and not name.startswith("$SYS/"):
+        return name.startswith("$share/")
+    levels = name.split("/")
+    return len(levels) != 5 or levels[1:3] != ["broker", "connection"] or levels[4] != "state"
+
+
 def has_wildcard(filter: str) -> bool:
     """Whether a well-formed filter can match more than the one topic it spells."""
     return "+" in filter or "#" in filter

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Final
 
 from headwater.message import Delivery
+from headwater.session.kept import Kept
 from headwater.session.waiting import SEND, Budget, Waiting
 
 MAX_PACKET_ID: Final = 65535
@@ -38,6 +39,7 @@ class Flight:
         self.version = version
         self.group: object = None if delivery is None else delivery.group
         self.publisher = ""  # for the group, if it has to choose again
+        self.kept: Kept | None = None
         self.released = False
 
 
@@ -88,11 +90,12 @@ class Outbound(Waiting):
             return None
         return self.take()
 
-    def fly(self, packet_id: int, delivery: Delivery, size: int) -> None:
+    def fly(self, packet_id: int, delivery: Delivery, size: int) -> Flight:
         """A message went out as a packet of `size` bytes; they count until it is acknowledged."""
         self.quota -= 1
         self.budget.used += size
-        self.flights[packet_id] = Flight(delivery.qos, delivery, b"", b"", 0, size)
+        flight = self.flights[packet_id] = Flight(delivery.qos, delivery, b"", b"", 0, size)
+        return flight
 
     def acknowledged(self, packet_id: int) -> Flight | None:
         """PUBACK: the flight it ends, or None when there is none that waits for it."""
@@ -136,6 +139,11 @@ class Outbound(Waiting):
     def take_flight(self, packet_id: int) -> None:
         """Nobody is connected, and somebody else gets the message: forget it here."""
         self.budget.used -= self.flights.pop(packet_id).size
+
+    def restore_flight(self, packet_id: int, flight: Flight) -> None:
+        """Put a flight in its place that was in the air when the process ended; in their order."""
+        self.flights[packet_id] = flight
+        self.next_id = packet_id + 1 if packet_id < MAX_PACKET_ID else 1
 
     def resume(self) -> list[int]:
         """After a reconnect: the ids of the flights to go on with, in their order. PUBREL needs no quota

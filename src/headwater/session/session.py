@@ -34,6 +34,12 @@ class Session:
         self.will: Message | None = None
         self.will_expiry: int | None = None
         self.will_delay = 0
+        self.will_at = NEVER
+        """When a will that waits is published."""
+        self.number = 0
+        """By which a journal knows it; 0: it does not."""
+        self.durable = False
+        """Whether what it is to get is on disk."""
 
     @property
     def online(self) -> bool:
@@ -49,6 +55,9 @@ class Session:
                 start += 1
             publish = decode(packet[0], packet[start:], flight.version, FROM_CLIENT)
             assert isinstance(publish, Publish)
-            delivery = Delivery(message_of(publish, flight.publisher, 0.0), flight.qos, False, None, flight.group)
+            message = message_of(publish, flight.publisher, 0.0)
+            if flight.kept is not None:
+                message.stored = flight.kept.stored
+            delivery = Delivery(message, flight.qos, False, None, flight.group)
             flight.delivery = delivery
         return delivery

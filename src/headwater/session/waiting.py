@@ -10,6 +10,7 @@ from collections import deque
 from typing import Final
 
 from headwater.message import Delivery
+from headwater.session.kept import AWAY
 
 DROP_NEWEST: Final = 0
 DROP_OLDEST: Final = 1
@@ -78,10 +79,25 @@ class Waiting:
                 return OVERFLOW if self.policy == DISCONNECT_WHEN_FULL else DROPPED
             while not self._fits(len(queue), self.queued_bytes, size):
                 self._give_up(queue.popleft())
+        delivery.size = size
         queue.append(delivery)
         self.queued_bytes += size
         self.budget.used += size
         return QUEUED
+
+    def restore(self, delivery: Delivery, size: int) -> None:
+        """Put a message behind those that wait which waited before the process ended, and whose content is away."""
+        if self.queue is None:
+            self.queue = deque()
+        delivery.size = size
+        self.queue.append(delivery)
+        self.queued_bytes += size
+        self.budget.used += OVERHEAD
+
+    def put_away(self, delivery: Delivery) -> None:
+        """The content of a waiting message is on disk: it need not be here until its turn comes."""
+        self.budget.used -= delivery.size - OVERHEAD
+        delivery.message = AWAY
 
     def _fits(self, count: int, own_bytes: int, size: int) -> bool:
         """Whether one more has room beside `count` messages of `own_bytes` and what waits elsewhere."""
@@ -147,6 +163,5 @@ class Waiting:
         return given_up
 
     def _forget(self, delivery: Delivery) -> None:
-        size = waiting_size(delivery)
-        self.queued_bytes -= size
-        self.budget.used -= size
+        self.queued_bytes -= delivery.size
+        self.budget.used -= OVERHEAD if delivery.message is AWAY else delivery.size

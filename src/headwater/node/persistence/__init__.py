@@ -1,0 +1,1 @@
+"""Sessions and retained messages that outlive the process (ADR 11)."""

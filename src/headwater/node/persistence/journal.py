@@ -1,0 +1,378 @@
+"""What has changed and is not on disk yet, and the acknowledgements that wait for it.
+
+Theory. An acknowledgement is a promise, so it may not leave before what it promises is on disk ("output commit").
+Waiting for a disk takes as long as thousands of packets, so nobody waits alone ("group commit"): while one commit is on
+its way, changes collect for the next, and what depends on them is withheld.
+
+    packet -> change, of commit n; the answer is written to a channel whose barrier becomes n
+    end of turn -> if no commit runs, all changes become batch n; a thread writes and syncs it; changes are of n+1 now
+    batch n is on disk -> bytes withheld up to barrier n are sent
+
+Only channels that were promised something wait; QoS 0 and QoS 1 on their way to subscribers do not. What has a barrier:
+PUBACK, PUBREC, PUBCOMP, CONNACK, SUBACK, UNSUBACK; PUBREL, because after it the receiver forgets the packet id; and a
+PUBLISH with QoS 2, because the message may never go out again with another id. Commits are in the order of changes and
+atomic, so what is found after a crash is the broker as it was at the end of some turn, at or after the last promise.
+
+A delivery that is done before the commit it belongs to has begun leaves no trace: with subscribers that keep up, much
+of the traffic never comes to the disk, and its acknowledgements wait for nothing but the commit before.
+
+With durability `async` nothing has a barrier, and commits begin `interval` seconds after the first change.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, cast
+
+from mypy_extensions import mypyc_attr
+
+from headwater.message import Delivery, Message, Subscription
+from headwater.node.channel import Channel
+from headwater.node.persistence.records import (
+    GROUP,
+    MESSAGE,
+    SESSION,
+    delivery_key,
+    delivery_record,
+    group_record,
+    message_in,
+    message_record,
+    number_key,
+    received_key,
+    record_of,
+    retained_key,
+    session_record,
+    subscription_key,
+    subscription_record,
+)
+from headwater.node.turn import Turn
+from headwater.routing.retained import Retained
+from headwater.routing.shared import Group
+from headwater.session.kept import AWAY, Kept, Stored
+from headwater.session.session import Session
+from headwater.session.waiting import Budget, Waiting
+
+if TYPE_CHECKING:
+    pass
+
+MANY: Final = 512
+"""Changed deliveries from which on `async` does not wait for its interval."""
+NEVER_WITHHELD: Final = 1 << 62
+
+
+class Batch:
+    """The changes of one commit. `promises`: something may wait for it, so it has to be synced."""
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+        self.puts: list[tuple[bytes, bytes]] = []
+        self.deletes: list[bytes] = []
+        self.promises = False
+        self.waiting: list[Kept] = []
+        """Deliveries of it that wait in a line: their content may be put away when it is on disk."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Committer:
+    """Brings batches to the disk, one at a time, and calls `Journal.finished` on the loop's thread after each."""
+
+    def start(self, batch: Batch) -> None:
+        raise RuntimeError("not connected")
+
+    def read(self, key: bytes) -> bytes | None:
+        """A value that has been written."""
+        raise RuntimeError("not connected")
+
+    def later(self, seconds: float) -> None:
+        """Call `Journal.begin` in so many seconds."""
+        raise RuntimeError("not connected")
+
+
+class Journal:
+    def __init__(self, turn: Turn, retained: Retained, budget: Budget, committer: Committer) -> None:
+        self.turn = turn
+        self.retained = retained
+        self.budget = budget
+        self.committer = committer
+        self.interval = 0.0
+        self.memory = 0
+        """Bytes that may wait in memory before the content of more is put away."""
+        self.sequence = 1
+        """The commit that a change made now will be part of."""
+        self.next_number = 1
+        self.running = False
+        self.scheduled = False
+        self.changed = False
+        self.commits = 0
+        self.syncs = 0
+        self.seconds = 0.0
+        """That commits have taken."""
+        self._deliveries: dict[Kept, None] = {}
+        self._deletes: list[bytes] = []
+        self._sessions: dict[Session, None] = {}
+        self._records: dict[bytes, bytes | None] = {}
+        self._lines: dict[int, Waiting] = {}
+        """Of the sessions and groups, by their numbers."""
+        self._retained: dict[str, Message | None] = {}
+        retained.changes = self._retained
+
+    # ---- sessions ----------------------------------------------------------------------------------------------
+
+    def attached(self, session: Session) -> None:
+        """A client is there. Its session is kept if it is to outlive the connection, or has a will."""
+        if session.number == 0:
+            if session.expiry_interval == 0 and session.will is None:
+                return
+            session.number = self.new_number()
+            session.durable = session.expiry_interval > 0
+            self._lines[session.number] = session.outbound
+        self.session_changed(session)
+
+    def session_changed(self, session: Session) -> None:
+        if session.number:
+            self._sessions[session] = None
+            self.turn.changed = True
+
+    def session_ended(self, session: Session) -> None:
+        """Its subscriptions, deliveries and received ids have been ended before."""
+        number = session.number
+        if number:
+            session.number = 0
+            session.durable = False
+            self._sessions.pop(session, None)
+            self._lines.pop(number, None)
+            for packet_id in session.received:
+                self._record(received_key(number, packet_id), None)
+            self._record(number_key(SESSION, number), None)
+
+    def subscribed(self, session: Session, name: str, subscription: Subscription) -> None:
+        if session.durable:
+            self._record(subscription_key(session.number, name), subscription_record(subscription))
+
+    def unsubscribed(self, session: Session, name: str) -> None:
+        if session.durable:
+            self._record(subscription_key(session.number, name), None)
+
+    def received(self, session: Session, packet_id: int) -> None:
+        """A QoS 2 message came from the client; it must be known if it comes again."""
+        if session.durable:
+            self._record(received_key(session.number, packet_id), b"")
+
+    def forgotten(self, session: Session, packet_id: int) -> None:
+        if session.durable:
+            self._record(received_key(session.number, packet_id), None)
+
+    # ---- shared groups -----------------------------------------------------------------------------------------
+
+    def joined(self, group: Group) -> None:
+        """A durable session is a member, so what waits in the group is kept."""
+        if group.number == 0:
+            group.number = self.new_number()
+            self._record(number_key(GROUP, group.number), group_record(group.share, group.filter))
+
+    def group_ended(self, group: Group) -> None:
+        if group.number:
+            self._lines.pop(group.number, None)
+            self._record(number_key(GROUP, group.number), None)
+            group.number = 0
+
+    def keep_in_group(self, group: Group, line: Waiting, delivery: Delivery) -> None:
+        """The delivery waits in the group's line for any member."""
+        if group.number and delivery.qos:
+            self._lines[group.number] = line
+            self.keep(group.number, delivery)
+
+    # ---- deliveries --------------------------------------------------------------------------------------------
+
+    def packet(self, head: bytes, tail: bytes, version: int, publisher: str) -> Stored:
+        """A message of the hot path; nothing is written unless a delivery of it is kept."""
+        return Stored(self.new_number(), None, head, tail, version, publisher)
+
+    def keep(self, owner: int, delivery: Delivery) -> Kept:
+        """A delivery of QoS 1 or 2 is now its owner's."""
+        message = delivery.message
+        stored = cast("Stored | None", message.stored)
+        if stored is None:
+            stored = Stored(self.new_number(), message, b"", b"", 0, "")
+            message.stored = stored
+        elif stored.message is None and not stored.head:
+            stored.message = message  # it was away, and may have to be written again
+        kept = self.keep_stored(owner, stored, delivery.qos)
+        kept.retain = delivery.retain
+        kept.identifiers = delivery.identifiers
+        kept.group = delivery.group
+        kept.delivery = delivery
+        delivery.kept = kept
+        return kept
+
+    def keep_stored(self, owner: int, stored: Stored, qos: int) -> Kept:
+        number = self.next_number
+        self.next_number = number + 1
+        kept = Kept(number, owner, stored, qos)
+        stored.references += 1
+        self._deliveries[kept] = None
+        self.turn.changed = True
+        return kept
+
+    def flown(self, kept: Kept, packet_id: int) -> None:
+        """It went out with this packet id."""
+        kept.packet_id = packet_id
+        kept.delivery = None
+        self._deliveries[kept] = None
+        self.turn.changed = True
+
+    def released(self, kept: Kept) -> None:
+        """The receiver has the QoS 2 message; what is left is to have it forget the id."""
+        kept.released = True
+        self._deliveries[kept] = None
+        self.turn.changed = True
+
+    def done(self, kept: Kept) -> None:
+        """It has come to its end, whichever."""
+        self._deliveries.pop(kept, None)
+        kept.delivery = None
+        if kept.written:
+            self._deletes.append(delivery_key(kept.owner, kept.number))
+        stored = kept.stored
+        stored.references -= 1
+        if stored.references == 0 and stored.written:
+            stored.written = False
+            self._deletes.append(number_key(MESSAGE, stored.number))
+            stored.number = self.new_number()
+        self.turn.changed = True
+
+    def fetch(self, delivery: Delivery) -> None:
+        """Bring back the content of a message that was put away."""
+        if delivery.message is AWAY:
+            stored = cast(Kept, delivery.kept).stored
+            delivery.message = self.message_of(stored)
+
+    def message_of(self, stored: Stored) -> Message:
+        message = stored.message
+        if message is not None:
+            return message
+        record = self.committer.read(number_key(MESSAGE, stored.number))
+        if record is None:
+            raise RuntimeError(f"message {stored.number} is not where it was put")
+        message = message_in(record, time.time() - time.monotonic())
+        message.stored = stored
+        return message
+
+    # ---- recovery ----------------------------------------------------------------------------------------------
+
+    def restored(self, owner: int, line: Waiting) -> None:
+        """A session or a group is there that was on disk."""
+        self._lines[owner] = line
+
+    def unreferenced(self, stored: Stored) -> None:
+        """A message is on disk that nobody waits for."""
+        self._deletes.append(number_key(MESSAGE, stored.number))
+        self.turn.changed = True
+
+    # ---- promises ----------------------------------------------------------------------------------------------
+
+    def promise(self, channel: Channel) -> None:
+        """What was written to the channel in this turn depends on what has changed until now."""
+        channel.barrier = self.sequence
+        self.turn.changed = True
+
+    # ---- commits -----------------------------------------------------------------------------------------------
+
+    def turn_ended(self) -> None:
+        self.turn.changed = False
+        self.changed = True
+        if self.running:
+            return
+        if self.interval > 0.0 and len(self._deliveries) < MANY:
+            if not self.scheduled:
+                self.scheduled = True
+                self.committer.later(self.interval)
+            return
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a commit of all that has changed, unless one is on its way."""
+        self.scheduled = False
+        if self.running or not self.changed:
+            return
+        self.changed = False
+        batch = self._batch()
+        self.sequence += 1
+        if batch.puts or batch.deletes:
+            self.running = True
+            self.commits += 1
+            self.syncs += batch.promises
+            self.committer.start(batch)
+        else:
+            self._durable(batch.sequence)
+
+    def finished(self, batch: Batch) -> None:
+        """The batch is on disk."""
+        self.running = False
+        self._durable(batch.sequence)
+        if self.budget.used > self.memory:
+            for kept in batch.waiting:
+                self._put_away(kept)
+        if self.changed:
+            self.changed = False
+            self.turn.changed = True
+
+    def _durable(self, sequence: int) -> None:
+        if self.interval == 0.0:
+            self.turn.durable = sequence
+            if self.turn.withholding:
+                self.turn.release()
+
+    def _put_away(self, kept: Kept) -> None:
+        delivery = kept.delivery
+        line = self._lines.get(kept.owner)
+        if delivery is not None and line is not None and delivery.message is not AWAY and kept.packet_id == 0:
+            line.put_away(delivery)
+            kept.stored.message = None
+
+    def _record(self, key: bytes, value: bytes | None) -> None:
+        self._records[key] = value
+        self.turn.changed = True
+
+    def new_number(self) -> int:
+        number = self.next_number
+        self.next_number = number + 1
+        return number
+
+    def _batch(self) -> Batch:
+        batch = Batch(self.sequence)
+        puts = batch.puts
+        offset = time.time() - time.monotonic()
+        for kept in self._deliveries:
+            stored = kept.stored
+            if not stored.written:
+                stored.written = True
+                puts.append((number_key(MESSAGE, stored.number), message_record(stored, offset)))
+            delivery = kept.delivery
+            size = 0
+            if delivery is not None:
+                size = delivery.size
+                batch.waiting.append(kept)
+            group = "" if kept.group is None else cast(Group, kept.group).name
+            puts.append((delivery_key(kept.owner, kept.number), delivery_record(kept, size, group)))
+            kept.written = True
+        self._deliveries.clear()
+        for session in self._sessions:
+            puts.append((number_key(SESSION, session.number), session_record(session, offset)))
+        self._sessions.clear()
+        for key, value in self._records.items():
+            if value is None:
+                batch.deletes.append(key)
+            else:
+                puts.append((key, value))
+        for topic, message in self._retained.items():
+            if message is None:
+                batch.deletes.append(retained_key(topic))
+            else:
+                puts.append((retained_key(topic), record_of(message, offset)))
+        batch.promises = bool(puts or batch.deletes)
+        batch.deletes += self._deletes
+        self._records.clear()
+        self._retained.clear()
+        self._deletes = []
+        return batch

@@ -1,0 +1,51 @@
+"""The parts of persistence put together for one broker: opened, recovered from, closed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from headwater.node.persistence.backend import Backend, StorageError
+from headwater.node.persistence.committing import ThreadCommitter
+from headwater.node.persistence.journal import NEVER_WITHHELD, Journal
+from headwater.node.persistence.recovery import recover
+from headwater.node.server import Server
+
+log = logging.getLogger("headwater.persistence")
+
+
+class Keeping:
+    """Keeps what has to outlive the process in `backend`, from now on; before, takes up what is there.
+
+    StorageError: what is there cannot be used. `failed` is called if the disk fails later.
+    """
+
+    def __init__(self, server: Server, backend: Backend, failed: Callable[[StorageError], None]) -> None:
+        config = server.config
+        self.server = server
+        self.backend = backend
+        self.committer = committer = ThreadCommitter(server, backend, failed)
+        self.journal = committer.journal = Journal(server.hot, server.router.retained, server.budget, committer)
+        self.journal.memory = config.queue_memory
+        if config.durability == "async":
+            self.journal.interval = config.commit_interval
+            server.hot.durable = NEVER_WITHHELD
+        server.keep_in(self.journal)
+        started = time.monotonic()
+        try:
+            recovered = recover(server, backend, self.journal)
+        except StorageError:
+            committer.close()
+            raise
+        log.info("took up %s in %.1f s", recovered, time.monotonic() - started)
+        server.plane.listen(committer.descriptor, committer.ready)
+
+    def settle(self) -> None:
+        """Bring all changes to disk and send what waited for them, before anything else happens."""
+        self.committer.settle()
+
+    def close(self) -> None:
+        self.server.plane.unlisten(self.committer.descriptor)
+        self.committer.settle()
+        self.committer.close()

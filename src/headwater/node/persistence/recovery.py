@@ -1,0 +1,241 @@
+"""From what is on disk to a broker that goes on where the last one ended, however that was.
+
+The order matters little, because the disk has the broker as it was at the end of some turn: sessions, their
+subscriptions, shared groups, then the deliveries in the order in which they came, then retained messages. The content
+of messages that wait stays on disk until its turn comes (`AWAY`). Clients that were connected are not any more: their
+sessions' time begins now, and so does the delay of their wills.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, NamedTuple, cast
+
+from headwater.message import NEVER, Delivery
+from headwater.node.persistence.backend import Backend, StorageError
+from headwater.node.persistence.crash_points import crash_point
+from headwater.node.persistence.journal import Journal
+from headwater.node.persistence.records import (
+    DELIVERY,
+    GROUP,
+    MESSAGE,
+    RECEIVED,
+    RETAINED,
+    SESSION,
+    SUBSCRIPTION,
+    delivery_in,
+    message_in,
+    number_in,
+    subscription_in,
+    will_in,
+)
+from headwater.node.server import Server
+from headwater.routing.shared import Group
+from headwater.routing.topics import split_shared
+from headwater.session.kept import AWAY, Kept, Stored
+from headwater.session.outbound import Flight
+from headwater.session.session import Session
+from headwater.session.waiting import Waiting
+
+FOR_EVER = 0xFFFFFFFF
+
+
+class Recovered(NamedTuple):
+    sessions: int
+    subscriptions: int
+    deliveries: int
+    retained: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sessions:,} sessions, {self.subscriptions:,} subscriptions, {self.deliveries:,} messages for them, "
+            f"{self.retained:,} retained messages"
+        )
+
+
+class Recovery:
+    def __init__(self, server: Server, backend: Backend, journal: Journal) -> None:
+        self.server = server
+        self.backend = backend
+        self.journal = journal
+        self.now = server.hot.now
+        self.offset = time.time() - time.monotonic()
+        self.highest = 0
+        self.sessions: dict[int, Session] = {}
+        self.groups: dict[int, Group] = {}
+        self.stored: dict[int, Stored] = {}
+        self.wills: list[tuple[Session, dict[str, Any]]] = []
+        self.deliveries = 0
+        self.kind = ""
+
+    def run(self) -> Recovered:
+        """All of it. StorageError: a record cannot be understood."""
+        try:
+            for kind, read in (
+                ("session", self._read_sessions),
+                ("subscription", self._read_subscriptions),
+                ("received id", self._read_received),
+                ("group", self._read_groups),
+                ("delivery", self._read_deliveries),
+                ("retained message", self._read_retained),
+            ):
+                self.kind = kind
+                read()
+                crash_point("in-recovery")
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise StorageError(
+                f"a {self.kind} in the data folder cannot be understood ({error!r}); restore a backup, or export what "
+                "can be read with `headwater export`"
+            ) from error
+        recovered = Recovered(
+            len(self.sessions),
+            sum(len(session.subscriptions) for session in self.sessions.values()),
+            self.deliveries,
+            len(self.server.router.retained),
+        )
+        self.journal.next_number = self.highest + 1
+        self._go_on()
+        crash_point("after-recovery")
+        return recovered
+
+    def _number(self, key: bytes, at: int = 1) -> int:
+        number = number_in(key, at)
+        self.highest = max(self.highest, number)
+        return number
+
+    # ---- sessions ----------------------------------------------------------------------------------------------
+
+    def _read_sessions(self) -> None:
+        for key, value in self.backend.scan(SESSION):
+            fields = json.loads(value)
+            session = self.server.connecting.new_session(fields["id"])
+            session.number = self._number(key)
+            session.durable = not fields.get("will_only", False)
+            session.expiry_interval = fields["expiry"]
+            session.username = fields.get("user")
+            self.journal.restored(session.number, session.outbound)
+            self.sessions[session.number] = session
+            self._restore_times(session, fields)
+
+    def _restore_times(self, session: Session, fields: dict[str, Any]) -> None:
+        """`wills` keeps what has to happen once everything is here."""
+        if "will" in fields:
+            session.will = will_in(fields, self.offset)
+            session.will_delay = fields["will_delay"]
+            session.will_expiry = fields.get("will_expiry")
+        if "until" in fields:
+            session.expires_at = fields["until"] - self.offset
+        elif session.expiry_interval != FOR_EVER:
+            session.expires_at = self.now + session.expiry_interval
+        self.wills.append((session, fields))
+
+    def _go_on(self) -> None:
+        """Sessions whose time is over end, the others wait; wills are published when they are due."""
+        connecting = self.server.connecting
+        for session, fields in self.wills:
+            if session.will is not None:
+                delay = min(session.will_delay, session.expiry_interval)
+                when = fields["will_at"] - self.offset if "will_at" in fields else self.now + delay
+                if when <= self.now:
+                    connecting.publish_will(session)
+                else:
+                    connecting.publish_will_at(session, when)
+            if session.expires_at <= self.now:
+                connecting.remove(session)
+            elif session.expires_at != NEVER:
+                connecting.expire_at(session, session.expires_at)
+            if session.number:
+                self.journal.session_changed(session)
+
+    def _read_subscriptions(self) -> None:
+        for key, value in self.backend.scan(SUBSCRIPTION):
+            session = self.sessions[number_in(key)]
+            name = key[9:].decode()
+            subscription = session.subscriptions[name] = subscription_in(name, value)
+            self.server.subscribing.restore(session, subscription)
+        for session in self.sessions.values():
+            self.server.access.restored(session)
+
+    def _read_received(self) -> None:
+        for key, _ in self.backend.scan(RECEIVED):
+            self.sessions[number_in(key)].received.add(int.from_bytes(key[9:], "big"))
+
+    def _read_groups(self) -> None:
+        for key, value in self.backend.scan(GROUP):
+            share, filter = json.loads(value)
+            group = self.server.router.groups.get(share, filter)
+            number = self._number(key)
+            if group is not None:
+                group.number = number
+                self.groups[number] = group
+
+    # ---- messages ----------------------------------------------------------------------------------------------
+
+    def _read_deliveries(self) -> None:
+        for key, _ in self.backend.scan(MESSAGE):
+            number = self._number(key)
+            stored = self.stored[number] = Stored(number, None, b"", b"", 0, "")
+            stored.written = True
+        for key, value in self.backend.scan(DELIVERY):
+            owner = number_in(key)
+            message, qos, retain, released, packet_id, size, identifiers, name = delivery_in(value)
+            kept = Kept(self._number(key, 9), owner, self.stored[message], qos)
+            kept.written = True
+            kept.stored.references += 1
+            kept.packet_id = packet_id
+            kept.released = released
+            kept.retain = retain
+            kept.identifiers = identifiers
+            kept.group = self._group_of(name)
+            self._restore(kept, size)
+            self.deliveries += 1
+        for stored in self.stored.values():
+            if stored.references == 0:
+                self.journal.unreferenced(stored)
+
+    def _group_of(self, name: str) -> Group | None:
+        if not name:
+            return None
+        share, filter = split_shared(name)
+        return None if share is None else self.server.router.groups.get(share, filter)
+
+    def _restore(self, kept: Kept, size: int) -> None:
+        delivery = Delivery(AWAY, kept.qos, kept.retain, kept.identifiers, kept.group)
+        delivery.kept = kept
+        session = self.sessions.get(kept.owner)
+        if session is not None and kept.group is not None:
+            group = cast(Group, kept.group)
+            member = group.member(session)
+            if member is not None:
+                group.sent(member, size, kept.qos, self.now)
+        if session is not None and kept.packet_id:
+            flight = Flight(kept.qos, None if kept.released else delivery, b"", b"", 0, 0)
+            flight.group = kept.group
+            flight.released = kept.released
+            flight.kept = kept
+            session.outbound.restore_flight(kept.packet_id, flight)
+            return
+        line: Waiting
+        if session is not None:
+            line = session.outbound
+        else:
+            group = self.groups[kept.owner]
+            delivery.group = group
+            line = self.server.sharing.line(group)
+            self.journal.restored(kept.owner, line)
+        kept.delivery = delivery
+        line.restore(delivery, size)
+
+    def _read_retained(self) -> None:
+        retained = self.server.router.retained
+        for _, value in self.backend.scan(RETAINED):
+            message = message_in(value, self.offset)
+            if message.expires_at > self.now:
+                retained.put(message)
+        assert retained.changes is not None
+        retained.changes.clear()
+
+
+def recover(server: Server, backend: Backend, journal: Journal) -> Recovered:
+    return Recovery(server, backend, journal).run()

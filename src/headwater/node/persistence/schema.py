@@ -1,0 +1,80 @@
+"""Opening a data folder, whichever version of headwater made it.
+
+A folder of an older schema is migrated step by step before anything else reads it. A step turns schema n into n + 1;
+the new number is written after it, so a step that was cut off is done again from its beginning, and has to bear that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from headwater.node.persistence.backend import Backend, StorageError
+from headwater.node.persistence.folder import (
+    STORE,
+    FolderLock,
+    begin_folder,
+    is_new,
+    make_folder,
+    read_schema,
+    write_schema,
+)
+from headwater.node.persistence.rocks import RocksBackend
+
+log = logging.getLogger("headwater.persistence")
+
+SCHEMA: Final = 1
+"""What records.py describes."""
+
+Migrations = Mapping[int, Callable[[Backend], None]]
+
+MIGRATIONS: Final[Migrations] = {}
+"""The steps, each under the schema that it begins with."""
+
+
+def open_folder(path: Path, *, schema: int = SCHEMA, migrations: Migrations = MIGRATIONS) -> RocksBackend:
+    """The store of a data folder, which is made if it is not there. Raises StorageError, which says what to do."""
+    make_folder(path)
+    try:
+        lock = FolderLock(path)
+    except OSError as error:
+        raise StorageError(f"cannot use the data folder {path}: {error.strerror or error}") from None
+    try:
+        backend = _open_locked(path, lock, schema, migrations)
+    except BaseException:
+        lock.release()
+        raise
+    return backend
+
+
+def _open_locked(path: Path, lock: FolderLock, schema: int, migrations: Migrations) -> RocksBackend:
+    new = is_new(path)
+    found = schema if new else read_schema(path)
+    if found > schema:
+        raise StorageError(
+            f"the data folder {path} has schema {found} and was written by a newer headwater (this one knows schema "
+            f"{schema}); upgrade headwater, or restore a backup made with this version"
+        )
+    missing = [step for step in range(found, schema) if step not in migrations]
+    if missing:
+        raise StorageError(
+            f"the data folder {path} has schema {found}, which this headwater cannot bring to schema {schema}; use a "
+            "version in between, or restore a newer backup"
+        )
+    if new:
+        begin_folder(path)
+    backend = RocksBackend(path / STORE, create=new, release=lock.release)
+    try:
+        if new:
+            write_schema(path, schema)
+        for step in range(found, schema):
+            log.info("migrating %s from schema %d to %d", path, step, step + 1)
+            migrations[step](backend)
+            backend.sync()
+            write_schema(path, step + 1)
+    except BaseException:
+        backend.close()
+        raise
+    return backend
