@@ -3,6 +3,7 @@
  *   loadgen traffic --port N [...]   publishers and subscribers; prints rate, CPU per message, latency, violations
  *   loadgen hold --port N [...]      idle connections with subscriptions, until standard input ends
  *   loadgen storm --port N [...]     short connections, one after the other
+ *   loadgen cipher --port N --tls F  prints what TLS agrees on with the broker
  *
  * Theory of `traffic`. Publisher i and subscriber j belong to group i mod topics and j mod topics. Everybody in a
  * group shares one topic, so each subscriber must get all messages of the group's publishers and no others.
@@ -13,6 +14,8 @@
  * of them, a member never sees a publisher go back, and each publisher has a window of its own.
  * `--port` may be a list: client number i of each kind goes to broker i mod brokers. With as many topics as brokers,
  * the brokers need not know of each other.
+ * With `--tls FILE` all connections have TLS, to servers that an authority in FILE has signed (loadgen_transport.h).
+ * With `--keep-sessions` clients resume sessions, so that a broker with a disk has to keep what is under way.
  * The generator must be much cheaper than the brokers: a publisher's packets all have the same length and lie ready
  * in memory, and only stamp, packet id and topic number are patched before a batch is sent. What comes back is
  * parsed packet by packet, and each payload's stamp is checked for order and loss (loadgen_stats.h).
@@ -148,7 +151,8 @@ static void parse_options(int count, char **words) {
         {"seconds", 1, 0, 'd'}, {"warmup", 1, 0, 'u'}, {"drain", 1, 0, 'D'}, {"topic-cycle", 1, 0, 'c'},
         {"fresh-topics", 0, 0, 'f'}, {"filters", 1, 0, 'F'}, {"clients", 1, 0, 'C'}, {"subscriptions", 1, 0, 'n'},
         {"broker-pids", 1, 0, 'b'}, {"parallel", 1, 0, 'x'},
-        {"share", 1, 0, 'g'}, {"latency", 0, 0, 'l'}, {0, 0, 0, 0}};
+        {"share", 1, 0, 'g'}, {"latency", 0, 0, 'l'}, {"tls", 1, 0, 't'}, {"keep-sessions", 0, 0, 'K'},
+        {0, 0, 0, 0}};
     for (int o; (o = getopt_long(count, words, "", names, NULL)) != -1;) switch (o) {
         case 'p': add_brokers(&opt.brokers, optarg); break;
         case 'V': opt.version = atoi(optarg); break;
@@ -174,11 +178,20 @@ static void parse_options(int count, char **words) {
         case 'x': opt.parallel = atoi(optarg); break;
         case 'g': opt.share = optarg; break;
         case 'l': opt.latency = 1; break;
+        case 'K': keep_sessions = 1; break;
+        case 't': use_tls(optarg); break;
         default: exit(1);
         }
     if (!opt.brokers.count) fail("--port is needed");
     opt.crowd.port = opt.brokers.ports[0];
     opt.crowd.version = opt.version;
+}
+
+static int tell_cipher(void) {
+    if (!is_secured()) fail("--tls is needed");
+    int fd = open_connection(opt.brokers.ports[0]);
+    printf("%s %s\n", tls_version_of(fd), cipher_of(fd));
+    return 0;
 }
 
 static void raise_file_limit(void) {
@@ -189,7 +202,7 @@ static void raise_file_limit(void) {
 }
 
 int main(int count, char **words) {
-    if (count < 2) fail("usage: loadgen traffic|hold|storm --port N [options]");
+    if (count < 2) fail("usage: loadgen traffic|hold|storm|cipher --port N [options]");
     parse_options(count - 1, words + 1);
     raise_file_limit();
     if (!strcmp(words[1], "traffic")) return traffic();
@@ -198,5 +211,6 @@ int main(int count, char **words) {
         struct storm storm = {opt.brokers.ports[0], opt.version, opt.parallel, opt.seconds, opt.warmup, opt.watched};
         return run_storm(&storm);
     }
+    if (!strcmp(words[1], "cipher")) return tell_cipher();
     fail("unknown mode %s", words[1]);
 }

@@ -173,13 +173,13 @@ static int is_idle(const struct client *c) { return c->batch_sent == c->batch_by
 /* Sends what the socket takes. Acknowledgements never cut into a batch. */
 static void flush(struct client *c) {
     while (c->batch_sent < c->batch_bytes) {
-        ssize_t sent = send(c->fd, c->batch + c->batch_sent, c->batch_bytes - c->batch_sent, MSG_NOSIGNAL);
+        ssize_t sent = send_bytes(c->fd, c->batch + c->batch_sent, c->batch_bytes - c->batch_sent);
         if (sent < 0 && errno == EAGAIN) return;
         if (sent < 0) fail("cannot send: %s", strerror(errno));
         c->batch_sent += (size_t)sent;
     }
     while (c->reply_bytes) {
-        ssize_t sent = send(c->fd, c->replies, c->reply_bytes, MSG_NOSIGNAL);
+        ssize_t sent = send_bytes(c->fd, c->replies, c->reply_bytes);
         if (sent < 0 && errno == EAGAIN) return;
         if (sent < 0) fail("cannot send: %s", strerror(errno));
         c->reply_bytes -= (size_t)sent;
@@ -308,11 +308,11 @@ static void keep_partial(struct client *c, const u8 *from, const u8 *end) {
     memcpy(c->partial, from, c->partial_bytes);
 }
 
-/* One read: everything complete in it is checked and counted. */
-static void receive(struct client *c) {
+/* One read: everything complete in it is checked and counted. Returns 0 if there was nothing to read. */
+static int receive_once(struct client *c) {
     if (c->partial_bytes) memcpy(receive_buffer, c->partial, c->partial_bytes);
-    ssize_t got = recv(c->fd, receive_buffer + c->partial_bytes, RECEIVE_BUFFER - c->partial_bytes, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    ssize_t got = receive_bytes(c->fd, receive_buffer + c->partial_bytes, RECEIVE_BUFFER - c->partial_bytes);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     if (got <= 0) fail("the broker closed the connection of %s %d", c->expected ? "subscriber" : "publisher", c->number);
     if (c->expected) receive_calls++;
     const u8 *p = receive_buffer, *end = p + c->partial_bytes + got, *body, *next;
@@ -325,12 +325,17 @@ static void receive(struct client *c) {
     c->partial_bytes = 0;
     if (p < end) keep_partial(c, p, end);
     if (c->reply_bytes) flush(c);
+    return 1;
+}
+
+static void receive(struct client *c) {
+    while (receive_once(c) && is_unread(c->fd)) {}
 }
 
 /* --- set-up --------------------------------------------------------------------------------------------- */
 
 static void enter_loop(struct client *c, int epoll) {
-    fcntl(c->fd, F_SETFL, O_NONBLOCK);
+    unblock(c->fd);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &event);
 }

@@ -98,6 +98,7 @@ static int continue_visit(struct visitor *v) {
 }
 
 static int run_storm(const struct storm *storm) {
+    if (is_secured()) fail("the storm has no TLS");
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     struct visitor *visitors = allocate((size_t)storm->parallel, sizeof *visitors);
     struct epoll_event events[256];

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "loadgen_transport.h"
+
 typedef uint8_t u8;
 typedef uint32_t u32;
 typedef uint64_t u64;
@@ -109,7 +111,7 @@ static inline int next_packet(const u8 *p, const u8 *end, const u8 **body, const
 
 static void send_all(int fd, const u8 *bytes, size_t count) {
     while (count) {
-        ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL);
+        ssize_t sent = send_bytes(fd, bytes, count);
         if (sent < 0 && errno == EINTR) continue;
         if (sent <= 0) fail("cannot send: %s", strerror(errno));
         bytes += sent;
@@ -119,7 +121,7 @@ static void send_all(int fd, const u8 *bytes, size_t count) {
 
 static void receive_all(int fd, u8 *bytes, size_t count) {
     while (count) {
-        ssize_t got = recv(fd, bytes, count, 0);
+        ssize_t got = receive_bytes(fd, bytes, count);
         if (got < 0 && errno == EINTR) continue;
         if (got == 0) fail("the broker closed a connection during set-up");
         if (got < 0) fail("cannot receive: %s", strerror(errno));
@@ -158,21 +160,29 @@ static void add_brokers(struct brokers *b, char *list) {
 
 static int port_of(const struct brokers *b, int number) { return b->ports[number % b->count]; }
 
-/* Writes a CONNECT with clean start and no keep alive. */
+static int keep_sessions; /* clients connect to sessions that outlive their connections */
+
+/* Writes a CONNECT without keep alive, with clean start unless sessions are kept. */
 static size_t encode_connect(u8 *packet, int version, const char *client_id) {
     u8 *p = packet;
     *p++ = CONNECT;
-    p = write_length(p, (u32)strlen(client_id) + (version == 5 ? 13 : 12));
+    u32 properties = version != 5 ? 0 : keep_sessions ? 6 : 1;
+    p = write_length(p, (u32)strlen(client_id) + 12 + properties);
     p = write_string(p, "MQTT");
     *p++ = (u8)version;
-    *p++ = 0x02;
+    *p++ = keep_sessions ? 0 : 0x02;
     p = write_u16(p, 0);
-    if (version == 5) *p++ = 0;
+    if (version == 5) *p++ = keep_sessions ? 5 : 0;
+    if (version == 5 && keep_sessions) { /* session expiry interval: a day */
+        *p++ = 0x11;
+        p = write_u16(p, 1);
+        p = write_u16(p, 0x5180);
+    }
     p = write_string(p, client_id);
     return (size_t)(p - packet);
 }
 
-/* A TCP connection to the broker on loopback; retries while its accept queue is full. */
+/* A connection to the broker on loopback, secured if that is wanted; retries while its accept queue is full. */
 static int open_connection(int port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -182,6 +192,7 @@ static int open_connection(int port) {
         if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) {
             int on = 1;
             setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+            secure(fd);
             return fd;
         }
         close(fd);
