@@ -9,6 +9,7 @@ import typer
 
 from headwater.cli.config import Assignments, load_settings, read_settings
 from headwater.cli.config import config as config_commands
+from headwater.cli.data import backup, export_data, import_data, restore
 from headwater.cli.passwd import passwd
 from headwater.cli.pub import pub
 from headwater.cli.reproduce import reproduce
@@ -30,6 +31,10 @@ app.command()(pub)
 app.command()(sub)
 app.command()(top)
 app.command()(passwd)
+app.command()(backup)
+app.command()(restore)
+app.command("export")(export_data)
+app.command("import")(import_data)
 app.add_typer(config_commands)
 app.add_typer(reproduce)
 

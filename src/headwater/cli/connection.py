@@ -12,8 +12,8 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_type_hints
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import typer
 
@@ -36,8 +36,21 @@ class ConnectionOptions:
     """The options themselves, each declared once."""
 
     host: Annotated[str | None, typer.Option("-h", "--host", help="Broker to connect to.  [default: localhost]")] = None
-    port: Annotated[int | None, typer.Option("-p", "--port", help="Its port.  [default: 1883; 8883 with TLS]")] = None
-    url: Annotated[str | None, typer.Option("-L", "--url", help="mqtt(s)://[user[:password]@]host[:port]/topic")] = None
+    port: Annotated[
+        int | None,
+        typer.Option("-p", "--port", help="Its port.  [default: 1883, with TLS 8883; WebSocket: 80, with TLS 443]"),
+    ] = None
+    unix: Annotated[str | None, typer.Option("--unix", help="Path of its Unix socket, in place of -h and -p.")] = None
+    ws: Annotated[bool, typer.Option("--ws", help="Over WebSocket.")] = False
+    ws_path: Annotated[str | None, typer.Option("--ws-path", help="Path of the WebSocket.  [default: /mqtt]")] = None
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "-L",
+            "--url",
+            help="mqtt(s)://[user[:password]@]host[:port]/topic, ws(s)://…/path of the WebSocket, unix:/path",
+        ),
+    ] = None
     version: Annotated[str, typer.Option("-V", "--protocol-version", help="5 (or mqttv5), 311 (or mqttv311).")] = "5"
     username: Annotated[str | None, typer.Option("-u", "--username", help="User name.")] = None
     password: Annotated[str | None, typer.Option("-P", "--pw", help="Password.")] = None
@@ -80,6 +93,8 @@ class ConnectionOptions:
             target.host,
             target.port,
             tls=self._tls_context(target) or False,
+            transport=target.transport,
+            websocket_path=target.web_path,
             client_id=client_id or "",
             version=version,
             username=target.user,
@@ -94,7 +109,14 @@ class ConnectionOptions:
         )
 
     def target(self) -> Target:
-        return Target(self.url, self.host, self.port, self.username, self.password)
+        target = Target(self.url, self.host, self.port, self.username, self.password)
+        if self.unix is not None:
+            target.by_unix(self.unix)
+        if self.ws or self.ws_path is not None:
+            target.by_websocket(self.ws_path)
+        if target.transport == "unix" and (self.host is not None or self.port is not None):
+            raise typer.BadParameter("a Unix socket has no host (-h) and no port (-p).")
+        return target
 
     def _will(self, properties: Properties | None) -> Will | None:
         from headwater.client import Will
@@ -111,6 +133,8 @@ class ConnectionOptions:
             if self.key:
                 raise typer.BadParameter("--key needs --cert, the certificate that it belongs to.")
             return None
+        if target.transport == "unix":
+            raise typer.BadParameter("TLS on a Unix socket is not supported.")
         import ssl
 
         try:
@@ -147,27 +171,55 @@ def with_connection_options(command: Callable[..., None]) -> Callable[..., None]
 
 
 FOR_EVER: Final = 0xFFFFFFFF
+SCHEMES: Final = ("mqtt", "mqtts", "ws", "wss")
+WEB_PATH: Final = "/mqtt"
 VERSIONS: Final = {"5": 5, "mqttv5": 5, "311": 4, "mqttv311": 4}
 
 
 class Target:
-    """Host, port and credentials, from the URL if there is one; single options win over it."""
+    """Where the broker is, how to get there, and credentials, from the URL if there is one; single options win over it.
+
+    The path of an mqtt URL is a topic, that of a ws URL the WebSocket's, that of a unix URL the socket's."""
 
     def __init__(self, url: str | None, host: str | None, port: int | None, user: str | None, pw: str | None) -> None:
         self.topic = ""
+        self.transport: Literal["tcp", "websocket", "unix"] = "tcp"
+        self.web_path = WEB_PATH
         parts = urlsplit(url or "")
-        if url is not None:
-            if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname:
-                raise typer.BadParameter("-L needs a URL such as mqtt://localhost:1883/topic, or mqtts:// for TLS.")
-            self.topic = unquote(parts.path.removeprefix("/"))
+        self.host = host or parts.hostname or "localhost"
+        if url is not None and not self._follow(parts):
+            raise typer.BadParameter(
+                "-L needs a URL such as mqtt://localhost:1883/topic or ws://localhost/mqtt (with TLS mqtts, wss), "
+                "or unix:/run/mqtt.sock."
+            )
         try:
             self.port = port or parts.port
         except ValueError as error:
             raise typer.BadParameter(f"-L: {error}.") from None
-        self.tls = parts.scheme == "mqtts"
-        self.host = host or parts.hostname or "localhost"
+        self.tls = parts.scheme in ("mqtts", "wss")
         self.user = user if user is not None else (unquote(parts.username) if parts.username else None)
         self.password = pw if pw is not None else (unquote(parts.password) if parts.password else None)
+
+    def _follow(self, parts: SplitResult) -> bool:
+        """What the scheme says; False: it is none that we know, or something is missing."""
+        if parts.scheme == "unix":
+            self.by_unix(unquote(parts.path))
+            return bool(parts.path) and not parts.netloc
+        if parts.scheme in ("ws", "wss"):
+            self.by_websocket(f"{parts.path}?{parts.query}" if parts.query else parts.path or None)
+        else:
+            self.topic = unquote(parts.path.removeprefix("/"))
+        return parts.scheme in SCHEMES and bool(parts.hostname)
+
+    def by_unix(self, path: str) -> None:
+        self.transport = "unix"
+        self.host = path
+
+    def by_websocket(self, path: str | None) -> None:
+        if self.transport == "unix":
+            raise typer.BadParameter("WebSocket on a Unix socket is not supported.")
+        self.transport = "websocket"
+        self.web_path = path or self.web_path
 
 
 def protocol_version(text: str) -> int:

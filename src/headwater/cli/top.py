@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import unquote
 
 import typer
 
+from headwater.cli.admin import PATIENCE, Admin, AdminError, read_token
 from headwater.cli.connection import ConnectionOptions, on_signals, run, with_connection_options
 from headwater.cli.failure import fail
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from headwater.client import Client
 
-PATIENCE: Final = 5.0
 MOST_GROUPS: Final = 20
 FIGURES: Final = {
     "clients/connected": "connections",
@@ -71,20 +69,15 @@ class Snapshot:
     groups: list[SharedGroup] = field(default_factory=list)
 
 
-class SourceError(Exception):
-    """The figures cannot be had; the text says why."""
-
-
 # ---- where figures come from -------------------------------------------------------------------------------------
 
 
 class AdminApi:
-    def __init__(self, url: str, token: str) -> None:
-        self._url = url.rstrip("/")
-        self._token = token
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
 
     def read(self) -> Snapshot:
-        said = self._get("/v1/statistics")
+        said = self._admin.ask("/v1/statistics")
         figures = Figures(**{name: said[name] for name in Figures.__dataclass_fields__})
         groups = [
             SharedGroup(
@@ -95,25 +88,9 @@ class AdminApi:
                 len(each["members"]),
                 sum(member["online"] for member in each["members"]),
             )
-            for each in self._get("/v1/groups")
+            for each in self._admin.ask("/v1/groups")
         ]
         return Snapshot(figures, groups)
-
-    def _get(self, path: str) -> Any:
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
-
-        try:
-            request = Request(self._url + path, headers={"Authorization": f"Bearer {self._token}"})
-            with urlopen(request, timeout=PATIENCE) as answer:
-                return json.load(answer)
-        except HTTPError as error:
-            error.close()
-            hint = "; check --token-file" if error.code == 401 else ""
-            raise SourceError(f"{self._url} answers {error.code} {error.reason}{hint}") from error
-        except (URLError, TimeoutError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise SourceError(f"cannot ask {self._url}: {reason}; is the admin API there (admin.enabled)?") from error
 
 
 def from_sys(topics: Mapping[str, str]) -> Snapshot:
@@ -219,22 +196,13 @@ def top(
 
     console = Console()
     if admin is not None:
-        source = AdminApi(admin, _token(token_file))
+        source = AdminApi(Admin(admin, read_token("top", token_file)))
         _watch_admin(source.read, console, interval, once)
     else:
         from headwater.client import Reconnect
 
         client = connection.make_client({}, reconnect=Reconnect())
         raise typer.Exit(run("top", _watch_sys(client, console, interval, once), connection))
-
-
-def _token(file: Path | None) -> str:
-    if file is None:
-        return os.environ.get("HEADWATER_ADMIN__TOKEN", "")
-    try:
-        return file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        fail("top", f"cannot read {file}: {error}")
 
 
 def _watch_admin(read: Callable[[], Snapshot], console: Console, interval: float, once: bool) -> None:
@@ -250,7 +218,7 @@ def _watch_admin(read: Callable[[], Snapshot], console: Console, interval: float
             while True:
                 time.sleep(interval)
                 live.update(view.render(read()), refresh=True)
-    except SourceError as error:
+    except AdminError as error:
         fail("top", str(error))
     except KeyboardInterrupt:
         return

@@ -21,6 +21,7 @@ from headwater.node.admin.token import require_token
 from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
 from headwater.node.group_view import GroupView
+from headwater.node.persistence.backend import StorageError
 from headwater.node.statistics import Statistics
 from headwater.node.tracing import TooManyTraces, Trace, Tracing
 from headwater.routing.topics import InvalidTopicFilter, check_filter
@@ -186,6 +187,29 @@ async def list_subscriptions(
 ) -> Response:
     """A page may be short, or empty, and not the last one: see `next`."""
     return await as_json(await views.subscriptions_page(broker.server, client_id, after, limit))
+
+
+# ---- data --------------------------------------------------------------------------------------------------------
+
+
+class SnapshotView(BaseModel):
+    folder: str = Field(description="The data folder, on the broker's machine.")
+    name: str = Field(description="Of the copy in it. Whoever asked deletes it; the next start does, at the latest.")
+    schema_: int = Field(serialization_alias="schema")
+
+
+@routes.post(
+    "/snapshot",
+    status_code=201,
+    responses={409: {"description": "Nothing is kept on disk, or it cannot be copied; `detail` says why."}},
+)
+async def take_snapshot(broker: TheBroker) -> SnapshotView:
+    """Copy what is on disk, inside the data folder. `headwater backup` and `headwater export` do the rest."""
+    try:
+        taken = await broker.snapshot()
+    except StorageError as error:
+        raise HTTPException(409, str(error)) from error
+    return SnapshotView(folder=str(taken.folder.absolute()), name=taken.name, schema_=taken.schema)
 
 
 # ---- bridges -----------------------------------------------------------------------------------------------------

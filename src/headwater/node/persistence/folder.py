@@ -1,23 +1,35 @@
-"""The data folder: who uses it, and which schema it has.
+"""The data folder: who uses it, which schema it has, and which of the stores in it counts.
 
-    DIR/headwater.json      {"format": "headwater-data", "schema": 1, "made_by": "0.1.0"}
+    DIR/headwater.json      {"format": "headwater-data", "schema": 1, "store": "store", "made_by": "0.1.0"}
     DIR/lock                held while a process uses the folder; holds its process id
-    DIR/store/              RocksDB
+    DIR/store/              RocksDB; another name after a restore or an import
+    DIR/replaced-TIME/      the store that `headwater restore --force` put aside
     DIR/damaged/            log files as they were found, if their end was damaged; nobody reads them
+    DIR/snapshot-TIME/      while a backup of a running broker is made
 
 `headwater.json` comes into being last, so a folder that has it has a store. `headwater.json.new` alone is a folder
-whose making was cut off: nothing in it was ever promised to anybody.
+whose making was cut off: nothing in it was ever promised to anybody. To put another store in the place of the old one,
+it is made beside it, and `headwater.json` is replaced: a crash leaves the old one or the new one. What was cut off
+before that is tidied up by the next who opens the folder.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from headwater.node.persistence.backend import StorageError
+
+log = logging.getLogger("headwater.persistence")
 
 DESCRIPTION: Final = "headwater.json"
 UNFINISHED: Final = "headwater.json.new"
@@ -25,14 +37,19 @@ LOCK: Final = "lock"
 STORE: Final = "store"
 FORMAT: Final = "headwater-data"
 
+_NAME: Final = re.compile(r"store(-[0-9TZ-]+)?")
 _NOT_OURS_AND_FINE: Final = frozenset({"lost+found", LOCK})
+
+
+class InUse(StorageError):
+    """Another process uses the folder."""
 
 
 class FolderLock:
     """The right to use a folder, until `release` or the end of the process."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises StorageError if another has it."""
+        """Raises InUse if another has it."""
         path = folder / LOCK
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -42,7 +59,7 @@ class FolderLock:
             os.close(self._descriptor)
             if not isinstance(error, BlockingIOError):
                 raise StorageError(f"cannot lock the data folder {folder}: {error.strerror or error}") from None
-            raise StorageError(
+            raise InUse(
                 f"the data folder {folder} is used by another running process"
                 + (f" (process {owner})" if owner else "")
                 + "; stop that one first, or give this one a folder of its own"
@@ -54,6 +71,21 @@ class FolderLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[FolderLock]:
+    """For the time of the block; what goes wrong with files in it is a StorageError."""
+    try:
+        lock = FolderLock(path)
+    except OSError as error:
+        raise StorageError(f"cannot use the data folder {path}: {error.strerror or error}") from None
+    try:
+        yield lock
+    except OSError as error:
+        raise StorageError(f"cannot use the data folder {path}: {error}") from None
+    finally:
+        lock.release()
 
 
 def make_folder(path: Path) -> None:
@@ -86,8 +118,16 @@ def is_new(path: Path) -> bool:
     return True
 
 
-def read_schema(path: Path) -> int:
-    """The schema of a folder that is not new."""
+class Description(NamedTuple):
+    """What headwater.json says. `replaced` is a store that is to be put aside, not deleted."""
+
+    schema: int
+    store: str = STORE
+    replaced: str | None = None
+
+
+def read_description(path: Path) -> Description:
+    """Of a folder that is not new."""
     file = path / DESCRIPTION
     try:
         found = json.loads(file.read_bytes())
@@ -95,23 +135,58 @@ def read_schema(path: Path) -> int:
         raise StorageError(f"cannot read {file}: {error.strerror or error}") from None
     except ValueError as error:
         raise StorageError(f"{file} is damaged ({error}); restore a backup; nothing was deleted") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT or type(found.get("schema")) is not int:
-        raise StorageError(f"{file} does not describe a data folder; name another folder, or restore a backup")
-    schema: int = found["schema"]
-    return schema
+    if isinstance(found, dict) and found.get("format") == FORMAT:
+        described = Description(found.get("schema", 0), found.get("store", STORE), found.get("replaced"))
+        names = [described.store, *([] if described.replaced is None else [described.replaced])]
+        if (
+            type(described.schema) is int
+            and described.schema > 0
+            and all(isinstance(name, str) and _NAME.fullmatch(name) for name in names)
+        ):
+            return described
+    raise StorageError(f"{file} does not describe a data folder; name another folder, or restore a backup")
 
 
-def write_schema(path: Path, schema: int) -> None:
+def write_description(path: Path, description: Description) -> None:
     """All of it is there after a crash, or what was there before."""
     from headwater import __version__
 
-    content = json.dumps({"format": FORMAT, "schema": schema, "made_by": __version__})
+    content: dict[str, object] = {"format": FORMAT, **description._asdict(), "made_by": __version__}
+    if description.replaced is None:
+        del content["replaced"]
     try:
-        write_whole(path / UNFINISHED, f"{content}\n".encode())
+        write_whole(path / UNFINISHED, f"{json.dumps(content)}\n".encode())
         os.replace(path / UNFINISHED, path / DESCRIPTION)
         sync_folder(path)
     except OSError as error:
         raise StorageError(f"cannot write {path / DESCRIPTION}: {error.strerror or error}") from None
+
+
+def unused_name(path: Path, kind: str) -> str:
+    """For a folder in `path`, such as `store-20301231T235959Z`."""
+    name = first = f"{kind}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    count = 1
+    while (path / name).exists():
+        count += 1
+        name = f"{first}-{count}"
+    return name
+
+
+def tidy(path: Path) -> None:
+    """Finish what others were cut off in; only for who holds the lock."""
+    if not (path / DESCRIPTION).exists():
+        return
+    described = read_description(path)
+    if described.replaced is not None:
+        aside = path / unused_name(path, "replaced")
+        if (path / described.replaced).exists():
+            os.replace(path / described.replaced, aside)
+            log.info("the store that was replaced is %s; delete it when you do not need it any more", aside)
+        write_description(path, described._replace(replaced=None))
+    for each in path.iterdir():
+        name = each.name
+        if name != described.store and (_NAME.fullmatch(name) or name.startswith("snapshot-")):
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def begin_folder(path: Path) -> None:

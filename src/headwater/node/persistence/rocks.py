@@ -13,6 +13,7 @@ What decided how it is used, measured with rocksdict 0.3.29 by a thread that spi
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
@@ -52,6 +53,7 @@ class RocksBackend(Backend):
         self._scans: weakref.WeakSet[Generator[tuple[bytes, bytes], None, None]] = weakref.WeakSet()
         self._error: StorageError | None = None
         self._closed = False
+        self._copying = threading.Lock()
         try:
             import rocksdict
         except ImportError as error:
@@ -110,7 +112,8 @@ class RocksBackend(Backend):
         try:
             if not failed_before:
                 self._db.flush_wal(True)
-            self._db.close()
+            with self._copying:
+                self._db.close()
         except Exception as error:
             if not failed_before:
                 raise self._failed("sync", error) from None
@@ -119,12 +122,18 @@ class RocksBackend(Backend):
                 self._release()
 
     def checkpoint(self, path: Path) -> None:
-        """Make `path`, which does not exist, a store with all that has been written; it shares files where it can."""
+        """Make `path`, which does not exist, a store with all that has been written; it shares files where it can.
+
+        Other threads may go on meanwhile. `Checkpoint` holds the interpreter's lock, `flush` does not: it leaves little
+        to do.
+        """
         self._check()
         from rocksdict import Checkpoint
 
         try:
-            Checkpoint(self._db).create_checkpoint(str(path))
+            with self._copying:
+                self._db.flush()
+                Checkpoint(self._db).create_checkpoint(str(path))
         except Exception as error:
             raise explained("copy", self.path, error) from None
 

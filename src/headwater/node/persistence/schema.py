@@ -13,13 +13,14 @@ from typing import Final
 
 from headwater.node.persistence.backend import Backend, StorageError
 from headwater.node.persistence.folder import (
-    STORE,
+    Description,
     FolderLock,
     begin_folder,
     is_new,
     make_folder,
-    read_schema,
-    write_schema,
+    read_description,
+    tidy,
+    write_description,
 )
 from headwater.node.persistence.rocks import RocksBackend
 
@@ -42,38 +43,56 @@ def open_folder(path: Path, *, schema: int = SCHEMA, migrations: Migrations = MI
     except OSError as error:
         raise StorageError(f"cannot use the data folder {path}: {error.strerror or error}") from None
     try:
-        backend = _open_locked(path, lock, schema, migrations)
+        return _open_locked(path, lock, schema, migrations)
+    except OSError as error:
+        lock.release()
+        raise StorageError(f"cannot use the data folder {path}: {error.strerror or error}") from None
     except BaseException:
         lock.release()
         raise
-    return backend
+
+
+def check_schema(path: Path, found: int, known: int = SCHEMA) -> None:
+    """Raise StorageError if this headwater is too old for what is in `path`."""
+    if found > known:
+        raise StorageError(
+            f"{path} has schema {found} and was written by a newer headwater (this one knows schema {known}); upgrade "
+            "headwater, or restore a backup made with this version"
+        )
+
+
+def check_is_current(path: Path, found: int) -> None:
+    """Raise StorageError if what is in `path` is not for this headwater to read as it is."""
+    check_schema(path, found)
+    if found < SCHEMA:
+        raise StorageError(
+            f"{path} has schema {found}; start a broker with it once, which brings it to schema {SCHEMA}"
+        )
 
 
 def _open_locked(path: Path, lock: FolderLock, schema: int, migrations: Migrations) -> RocksBackend:
     new = is_new(path)
-    found = schema if new else read_schema(path)
-    if found > schema:
-        raise StorageError(
-            f"the data folder {path} has schema {found} and was written by a newer headwater (this one knows schema "
-            f"{schema}); upgrade headwater, or restore a backup made with this version"
-        )
-    missing = [step for step in range(found, schema) if step not in migrations]
-    if missing:
+    described = Description(schema) if new else read_description(path)
+    found = described.schema
+    check_schema(path, found, schema)
+    if any(step not in migrations for step in range(found, schema)):
         raise StorageError(
             f"the data folder {path} has schema {found}, which this headwater cannot bring to schema {schema}; use a "
             "version in between, or restore a newer backup"
         )
     if new:
         begin_folder(path)
-    backend = RocksBackend(path / STORE, create=new, release=lock.release)
+    else:
+        tidy(path)
+    backend = RocksBackend(path / described.store, create=new, release=lock.release)
     try:
         if new:
-            write_schema(path, schema)
+            write_description(path, described)
         for step in range(found, schema):
             log.info("migrating %s from schema %d to %d", path, step, step + 1)
             migrations[step](backend)
             backend.sync()
-            write_schema(path, step + 1)
+            write_description(path, described._replace(schema=step + 1, replaced=None))
     except BaseException:
         backend.close()
         raise

@@ -1,0 +1,162 @@
+"""`headwater backup`, `restore`, `export` and `import`: data folders kept and moved (docs/persistence.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from headwater.cli.admin import Admin as AdminApi
+from headwater.cli.admin import AdminError, read_token
+from headwater.cli.failure import complain, fail
+
+if TYPE_CHECKING:
+    from headwater.node.persistence.backup import Snapshot
+
+PATIENCE = 600.0
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The data folder.")]
+Admin = Annotated[
+    str | None,
+    typer.Option(
+        "--admin", metavar="URL", help="Of a broker that runs with this folder, its admin API: http://localhost:18830."
+    ),
+]
+TokenFile = Annotated[Path | None, typer.Option("--token-file", help="Its token.  [default: $HEADWATER_ADMIN__TOKEN]")]
+
+
+def backup(
+    folder: Folder,
+    to: Annotated[Path, typer.Argument(metavar="TO", help="The backup, a folder that is made.")],
+    admin: Admin = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Make a backup of a data folder. A broker that runs with it goes on; it has to be told with --admin."""
+    with _failing("backup"):
+        from headwater.node.persistence.backup import make_backup
+
+        with _snapshot("backup", folder, admin, token_file) as taken:
+            print(f"{to}: {make_backup(taken, to)}")
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="FROM", help="The backup.")],
+    folder: Folder,
+    force: Annotated[bool, typer.Option("--force", help="Put aside what is in DIR; it is not deleted.")] = False,
+) -> None:
+    """Make a backup the content of a data folder that no broker uses. Every byte is checked before."""
+    with _failing("restore"):
+        from headwater.node.persistence.backup import restore
+
+        print(f"{folder}: {restore(source, folder, force=force)}")
+
+
+def export_data(
+    folder: Folder,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to; without it, to the output.")] = None,
+    admin: Admin = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Write sessions and retained messages of a data folder as lines of JSON. With --admin, of a broker that runs."""
+    left_out: list[str] = []
+
+    def tell(text: str) -> None:
+        left_out.append(text)
+        complain("export", text)
+
+    with _failing("export"):
+        from headwater.node.persistence.export import Export, as_text
+        from headwater.node.persistence.rocks import RocksBackend
+        from headwater.node.persistence.schema import check_is_current
+
+        with _snapshot("export", folder, admin, token_file) as taken, _output(file) as output:
+            check_is_current(folder, taken.schema)
+            backend = RocksBackend(taken.path, create=False)
+            try:
+                for line in Export(backend, tell).lines():
+                    output.write(as_text(line) + "\n")
+            finally:
+                backend.close()
+    if left_out:
+        fail("export", f"{len(left_out)} records were left out")
+
+
+def import_data(
+    folder: Folder,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; without it, the input.")] = None,
+) -> None:
+    """Merge an export into a data folder that no broker uses, all of it or nothing. What is imported wins."""
+    with _failing("import"):
+        from headwater.node.persistence.importing import import_lines
+
+        try:
+            with contextlib.nullcontext(sys.stdin.buffer) if file is None else open(file, "rb") as lines:
+                print(f"{folder}: {import_lines(folder, lines)}")
+        except OSError as error:
+            fail("import", f"cannot read {file}: {error.strerror or error}")
+
+
+@contextmanager
+def _failing(command: str) -> Iterator[None]:
+    from headwater.node.persistence.backend import StorageError
+
+    try:
+        yield
+    except StorageError as error:
+        fail(command, str(error))
+
+
+@contextmanager
+def _output(file: Path | None) -> Iterator[TextIO]:
+    """The file is there when all of it is."""
+    if file is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as output:
+            yield output
+            output.flush()
+            os.fsync(descriptor)
+        os.replace(unfinished, file)
+    except OSError as error:
+        fail("export", f"cannot write {file}: {error.strerror or error}")
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _snapshot(command: str, folder: Path, admin: str | None, token_file: Path | None) -> Iterator[Snapshot]:
+    """The broker makes it, or we do if there is none."""
+    from headwater.node.persistence.backend import StorageError
+    from headwater.node.persistence.backup import Snapshot, snapshot_offline
+    from headwater.node.persistence.folder import InUse
+
+    if admin is None:
+        try:
+            with snapshot_offline(folder) as taken:
+                yield taken
+        except InUse as error:
+            raise StorageError(f"{error}; or ask the broker that runs, with --admin and --token-file") from None
+        return
+    try:
+        said = AdminApi(admin, read_token(command, token_file)).ask("/v1/snapshot", "POST", PATIENCE)
+    except AdminError as error:
+        fail(command, str(error))
+    taken = Snapshot(folder, said["name"], said["schema"])
+    if not re.fullmatch(r"snapshot-[0-9TZ-]+", taken.name) or not taken.path.is_dir():
+        fail(command, f"the broker at {admin} does not use {folder}: its copy is in {said['folder']}")
+    try:
+        yield taken
+    finally:
+        shutil.rmtree(taken.path, ignore_errors=True)
