@@ -24,10 +24,11 @@ class LoadError(Exception):
 
 
 class LoadGenerator:
-    """The built program. Options are those of `loadgen.c`; `--port` is added here."""
+    """The built program. Options are those of `loadgen.c`; `--port` is added here, and what `always` says."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program: Path, always: Sequence[str] = ()) -> None:
         self.program = program
+        self.always = tuple(always)
 
     def run(self, mode: str, port: int | Sequence[int], options: Sequence[str], *, limit: float) -> Result:
         """Run to the end and return what it measured. Violations of order are in the result, not an error.
@@ -35,7 +36,7 @@ class LoadGenerator:
         With several ports, the clients of `traffic` are spread over the brokers in turn.
         """
         ports = [port] if isinstance(port, int) else port
-        words = [str(self.program), mode, "--port", ",".join(map(str, ports)), *options]
+        words = [str(self.program), mode, "--port", ",".join(map(str, ports)), *self.always, *options]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=limit, check=False)
         except subprocess.TimeoutExpired:
@@ -44,10 +45,18 @@ class LoadGenerator:
             raise LoadError(done.stderr.strip() or f"the load generator ended with status {done.returncode}")
         return _numbers(done.stdout)
 
+    def cipher(self, port: int) -> str:
+        """What TLS agrees on with a broker: version and cipher."""
+        words = [str(self.program), "cipher", "--port", str(port), *self.always]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        if done.returncode:
+            raise LoadError(done.stderr.strip())
+        return done.stdout.strip()
+
     @contextlib.contextmanager
     def hold(self, port: int, *, clients: int, subscriptions: int, mqtt: int = 4) -> Iterator[Result]:
         """Idle connections that share `subscriptions` filters, connected while the context is open."""
-        words = [str(self.program), "hold", "--port", str(port), "--mqtt", str(mqtt)]
+        words = [str(self.program), "hold", "--port", str(port), *self.always, "--mqtt", str(mqtt)]
         words += ["--clients", str(clients), "--subscriptions", str(subscriptions)]
         with subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -62,16 +71,19 @@ class LoadGenerator:
                 process.stdin.close()
 
 
-def build(folder: Path) -> LoadGenerator:
-    """Compile the load generator into `folder`."""
+def build(folder: Path, *, tls: Path | None = None) -> LoadGenerator:
+    """Compile the load generator into `folder`; with `tls`, for servers that the authority in that file has signed."""
     if shutil.which("gcc") is None:
         raise LoadError("gcc is needed to build the load generator (Debian: apt install gcc libc6-dev)")
     program = folder / "loadgen"
     words = ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCE)]
+    if tls is not None:
+        words += ["-DLOADGEN_TLS", "-lssl", "-lcrypto"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LoadError(f"gcc cannot build the load generator:\n{done.stderr}")
-    return LoadGenerator(program)
+        needs = "" if tls is None else ", which needs OpenSSL's headers (Debian: apt install libssl-dev)"
+        raise LoadError(f"gcc cannot build the load generator{needs}:\n{done.stderr}")
+    return LoadGenerator(program, () if tls is None else ("--tls", str(tls)))
 
 
 def _numbers(line: str) -> Result:

@@ -22,6 +22,7 @@ from headwater.node.transports.sockets import address_text, is_loopback
 from tests.broker import build
 from tests.broker.peer import Peer, Target, connected
 from tests.brokers import free_port
+from tests.node.access.arriving import rules_file, users_file
 from tests.node.memory import Client, MemoryBroker
 
 from .serving import PATIENCE, Authority, Served, over, raw, request, serving
@@ -236,6 +237,50 @@ def test_user_names_as_client_ids(client_id: str) -> None:
         assert body[1] == 0 and (b"\x12\x00\x03ann" in body) is (client_id == "")
         assert served.call(lambda: list(served.broker.server.sessions)) == ["ann"]
         assert connect_code(served, 0, "ann") == 0x87, "without a user name"
+
+
+def test_names_of_the_broker_are_no_client_ids() -> None:
+    """By an id such as a bridge's, a user would have the bridge's rights."""
+    with serving({"username_as_client_id": True}) as served:
+        peer = over(raw(served.port()))
+        peer.send(build.connect("c", username="$bridge/x"))
+        assert peer.packet()[1][1] == 0x85
+
+
+def outcome(served: Served, number: int, password: bytes) -> tuple[int, int | None]:
+    """Of CONNECT as user u, and of a message that the rules forbid."""
+    peer = over(raw(served.port(number)))
+    peer.send(build.connect(f"c{number}", username="u", password=password, session_expiry=100))
+    code = peer.packet()[1][1]
+    if code:
+        return code, None
+    peer.send(build.publish("forbidden", b"x", 1, 1))
+    first, body = peer.packet()
+    assert first == build.PUBACK
+    peer.close()
+    return 0, body[2]
+
+
+def test_passwords_and_rules_per_listener(tmp_path: Path) -> None:
+    access = {
+        "password_file": users_file(tmp_path, u="right"),
+        "acl_file": rules_file(tmp_path, "user u\ntopic read a\n"),
+    }
+    rows: tuple[dict[str, Any], ...] = ({}, {"use_passwords": False}, {"use_rules": False})
+    with serving(*rows, access=access, allow_anonymous=True) as served:
+        assert [outcome(served, number, b"wrong") for number in range(3)] == [(0x87, None), (0, 0x87), (0x87, None)]
+        assert [outcome(served, number, b"right") for number in (0, 2)] == [(0, 0x87), (0, 0x10)]
+        server = served.broker.server
+        rules_file(tmp_path, "user u\ntopic read b\n")
+        served.call(server.access.reload, server.config.access)
+        sessions = served.call(lambda: dict(server.sessions))
+        assert [sessions[f"c{number}"].rights is None for number in range(3)] == [False, False, True]
+
+
+def test_where_passwords_are_not_asked_for_strangers_stay_out(tmp_path: Path) -> None:
+    access = {"password_file": users_file(tmp_path, u="right")}
+    with serving({"use_passwords": False}, access=access, allow_anonymous=False) as served:
+        assert outcome(served, 0, b"right") == (0x87, None)
 
 
 def test_all_addresses() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import ssl
 from functools import partial
 from typing import cast
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from headwater.node.channel import Channel, Transport
 from headwater.node.stats import Stats
-from headwater.node.transports.tls import Tls
+from headwater.node.transports.tls import Tls, overhead_of
 from headwater.node.transports.websocket import WebSocket
 from headwater.node.turn import Turn
 from headwater.session.waiting import Budget
@@ -21,6 +22,15 @@ from headwater.wire.websocket import BINARY, PING, PONG, FrameReader, masked_fra
 from .serving import MASK, Authority, request
 
 _authority: list[Authority] = []
+
+CIPHERS = {
+    "1.3": "",
+    "1.2 GCM": "ECDHE+AESGCM",
+    "1.2 ChaCha20": "ECDHE+CHACHA20",
+    "1.2 CCM": "ECDHE+AESCCM:!AESCCM8",
+    "1.2 CCM8": "ECDHE+AESCCM8",
+}
+"""By version and kind: what OpenSSL calls them."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,19 +65,25 @@ class Wire:
 class Line:
     """A channel over TLS and perhaps WebSocket, and the client at its other end."""
 
-    def __init__(self, web: bool) -> None:
+    def __init__(self, web: bool, version: str = "1.3") -> None:
         authority = _authority[0]
         self.wire = Wire()
         turn = Turn(Stats(), Budget(1 << 30))
         self.channel = Channel(turn, 99, self.wire.recv, self.wire.send)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*authority.server().values())
+        if CIPHERS[version]:
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            context.set_ciphers(CIPHERS[version])
         self.waits: list[bool] = []
         tls = Tls(self.channel, context, lambda channel, secured: None, self.waits.append)
         self.channel.recv, self.channel.send_bytes = tls.recv, tls.send
         self.transport: Transport = tls
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = authority.trusting().wrap_bio(self.incoming, self.outgoing, server_hostname="127.0.0.1")
+        client = authority.trusting()
+        if CIPHERS[version]:
+            client.set_ciphers(CIPHERS[version])
+        self.tls = client.wrap_bio(self.incoming, self.outgoing, server_hostname="127.0.0.1")
         self.reader = FrameReader(masked=False) if web else None
         self._handshake()
         if web:
@@ -91,6 +107,13 @@ class Line:
             self.wire.to_client.clear()
             if done:
                 return
+
+    @property
+    def agreed(self) -> tuple[str | None, str]:
+        """Version and cipher."""
+        cipher = self.tls.cipher()
+        assert cipher is not None
+        return self.tls.version(), cipher[0]
 
     def _turn(self) -> bytes:
         try:
@@ -241,9 +264,67 @@ def test_reads_grow_with_what_comes() -> None:
 
 def test_what_tls_itself_has_to_say_goes_at_once() -> None:
     line = Line(False)
-    cast(Tls, line.transport)._outgoing.write(b"an answer")  # as to a request for new keys
-    assert line.say(b"data") == b"data"
+    cast(Tls, line.transport)._outgoing.write(b"an answer")  # as to a request for new keys, which came as a record
+    line.tls.write(b"some ")
+    assert line.say(b"data") == b"some data"
     assert bytes(line.wire.to_client) == b"an answer"
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    version=st.sampled_from(sorted(CIPHERS)),
+    records=st.lists(st.sampled_from([1, 2, 17, 100, 441, 442, 443, 464, 2000, 16_383, 16_384, 40_000]), max_size=8),
+    cuts=st.lists(st.integers(0, 200_000), max_size=12),
+)
+def test_bytes_are_the_same_however_they_are_cut(version: str, records: list[int], cuts: list[int]) -> None:
+    line = Line(False, version)
+    sizes = [0, *records]
+    said = [bytes((start + number) & 0xFF for number in range(size)) for start, size in enumerate(sizes) if size]
+    for each in said:
+        line.tls.write(each)
+    stream = line.outgoing.read()
+    got = b""
+    for start, end in itertools.pairwise(sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})):
+        line.wire.to_broker += stream[start:end]
+        while line.wire.to_broker:
+            got += line._turn()
+    assert got == b"".join(said), "something is still inside, and no event would tell of it"
+
+
+def test_a_record_behind_one_that_came_in_part_is_not_overlooked() -> None:
+    """The length of what came is that of the first record, by chance, and there is a second one in it."""
+    line = Line(False)
+    line.tls.write(b"x" * 100)
+    line.tls.write(b"y" * 50)
+    stream = line.outgoing.read()
+    second = len(stream) - (100 + overhead_of(*line.agreed))
+    line.wire.to_broker += stream[:second]
+    assert line._turn() == b""
+    line.wire.to_broker += stream[second:]
+    assert line._turn() == b"x" * 100 + b"y" * 50
+
+
+@pytest.mark.parametrize("version", sorted(CIPHERS))
+def test_records_are_longer_by_what_the_cipher_says(version: str) -> None:
+    line = Line(False, version)
+    for size in (1, 100, 16_384):
+        line.tls.write(b"x" * size)
+        assert len(line.outgoing.read()) == size + overhead_of(*line.agreed)
+    assert overhead_of("TLSv1.2", "ECDHE-ECDSA-AES256-SHA384") == 0, "which has no fixed one"
+
+
+@pytest.mark.parametrize("version", sorted(CIPHERS))
+def test_one_record_in_one_read_is_asked_for_once(version: str) -> None:
+    line = Line(False, version)
+    tls = cast(Tls, line.transport)
+    reads: list[int] = []
+    read = tls._read
+    tls._read = lambda size: reads.append(size) or read(size)  # type: ignore[func-returns-value]
+    line.say(b"x")  # what is behind the handshake is not known before
+    reads.clear()
+    for size in (1, 2, 100, 400):
+        assert line.say(b"x" * size) == b"x" * size
+    assert len(reads) == 4
 
 
 def test_who_makes_tls_answer_and_does_not_read_is_cut_off() -> None:

@@ -111,6 +111,8 @@ class Listener(Entrance):
             channel.allow_anonymous = settings.allow_anonymous
         if settings.max_qos is not None:
             channel.max_qos = settings.max_qos
+        channel.use_passwords = settings.use_passwords
+        channel.use_rules = settings.use_rules
         if settings.proxy_protocol:
             channel.recv = ProxyHeader(channel, self._add_layers).recv
         else:

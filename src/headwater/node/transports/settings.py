@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 ALL_ADDRESSES = "`*` for all, `0.0.0.0` for all IPv4"
-ID_PREFIX = "^[^\x00-\x1f\x7f]{0,64}$"
+ID_PREFIX = "^([^$\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,63})?$"
 
 
 class TlsSettings(BaseModel):
@@ -83,6 +83,16 @@ class ListenerSettings(BaseModel):
     )
     auto_id_prefix: str | None = Field(
         default=None, pattern=ID_PREFIX, description="What such ids begin with; unset: as for all."
+    )
+    use_passwords: bool = Field(
+        default=True,
+        description="Whether passwords and tokens are asked for (`access`); if not, user names are believed, and who "
+        "may come in is up to `allow_anonymous`.",
+    )
+    use_rules: bool = Field(
+        default=True,
+        description="Whether the rules of `access` hold for the clients of this listener; if not, they may do "
+        "everything.",
     )
     username_as_client_id: bool = Field(
         default=False,

@@ -2,7 +2,9 @@
 
 Theory. OpenSSL works on memory here (ssl.MemoryBIO) and not on the socket: one read of the socket brings many records,
 and one send takes many away. Everything that a read brought is decrypted before the turn goes on, so nothing can be
-left inside that no event would tell of.
+left inside that no event would tell of. The usual case is one record in one read. It is known by its length: a record
+is longer than what it holds by a number of bytes that depends on the cipher only (`_overhead`), unless it is padded.
+Then there is nothing more to ask for.
 
 Out: a channel asks to send plain bytes and is told how many went. Encrypted bytes cannot be taken back, so what the
 socket did not take stays in `_rest`. Of the plain bytes, those in records that went as a whole are reported; the others
@@ -17,7 +19,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from headwater.node.channel import Channel, Transport
 
@@ -26,10 +28,22 @@ log = logging.getLogger("headwater.transports")
 RECORD: Final = 16384
 AT_A_TIME: Final = 65536
 """Plain bytes that are encrypted before the socket is asked to take them."""
-FIRST_READ: Final = 2048
+HANDSHAKE_READ: Final = 2048
+FIRST_READ: Final = 464
+"""Bytes asked for at first, as `channel.FIRST_READ`, but in a block of Python's own allocator."""
 LARGEST_READ: Final = 61440
 MOST_OWN: Final = 65536
 """Bytes that TLS itself may have waiting: who makes it answer and does not read is cut off."""
+
+
+def overhead_of(version: str | None, cipher: str) -> int:
+    """Bytes that a record is longer than what it holds: head, nonce, kind and tag; 0: not always the same."""
+    tag = 8 if cipher.endswith(("CCM8", "CCM_8", "CCM_8_SHA256")) else 16
+    if version == "TLSv1.3":
+        return 5 + 1 + tag
+    if "CHACHA20" in cipher:
+        return 5 + tag
+    return 5 + 8 + tag if "GCM" in cipher or "CCM" in cipher else 0
 
 
 class Tls(Transport):
@@ -50,11 +64,18 @@ class Tls(Transport):
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._read: Callable[[int], bytes] = self._tls.read
-        self._write: Callable[[bytes], int] = self._tls.write
+        # What SSLObject itself calls, without the steps in between, where there is such a thing.
+        inner: Any = getattr(self._tls, "_sslobj", self._tls)
+        self._read: Callable[[int], bytes] = inner.read
+        self._write: Callable[[bytes], int] = inner.write
+        self._put_in: Callable[[bytes], int] = self._incoming.write
+        self._take_out: Callable[[], bytes] = self._outgoing.read
         self._established = established
         self._wait_writable = wait_writable
-        self._read_size = FIRST_READ
+        self._read_size = HANDSHAKE_READ
+        self._overhead = 0
+        self._is_empty = True
+        """Whether nothing of a record is inside for sure."""
         self._ready = False
         self._ended = False
         self._rest = b""
@@ -71,13 +92,20 @@ class Tls(Transport):
             return data
         if count == self._read_size and count < LARGEST_READ:
             self._read_size = min(count * 2, LARGEST_READ)
-        self._incoming.write(data)
+        self._put_in(data)
         if not self._ready:
             self._handshake()
             if self._incoming.pending == 0:
                 raise BlockingIOError
         try:
-            data = self._decrypted(count)
+            data = self._read(count)
+            if len(data) + self._overhead == count and self._is_empty:
+                return data
+            data = self._rest_of(data, count)
+        except ssl.SSLWantReadError:
+            self._is_empty = False
+            self._flush_own()
+            raise BlockingIOError from None
         except ssl.SSLError as error:
             self._flush_own()
             raise self._failure("broke TLS", error) from None
@@ -85,29 +113,23 @@ class Tls(Transport):
             self._flush_own()
         return data
 
-    def _decrypted(self, size: int) -> bytes:
-        """All that is inside, of which `size` encrypted bytes came last."""
+    def _rest_of(self, part: bytes, size: int) -> bytes:
+        """All that is inside, of which `part` is the first and was read with this size."""
         parts: list[bytes] = []
         try:
-            while True:
-                part = self._read(size)
-                if not part:  # close_notify
-                    if not parts:
-                        return part
-                    self._channel.end_of_input()
-                    break
+            while part:
+                parts.append(part)
                 # A record that is larger than was asked for is read in two; otherwise only `_incoming` can hold more.
                 if self._incoming.pending == 0 and len(part) < size:
-                    if not parts:
-                        return part
-                    parts.append(part)
-                    break
-                parts.append(part)
+                    self._is_empty = True
+                    return part if len(parts) == 1 else b"".join(parts)
                 size = RECORD  # the last byte of a large record may have come alone
+                part = self._read(size)
         except ssl.SSLWantReadError:
-            if not parts:
-                self._flush_own()
-                raise BlockingIOError from None
+            self._is_empty = False
+            return b"".join(parts)
+        if parts:  # and then close_notify
+            self._channel.end_of_input()
         return b"".join(parts)
 
     def _handshake(self) -> None:
@@ -121,6 +143,9 @@ class Tls(Transport):
             self._flush_own()  # the alert that says why
             raise self._failure("failed in the TLS handshake", error) from None
         self._ready = True
+        cipher = self._tls.cipher()
+        self._overhead = overhead_of(self._tls.version(), cipher[0] if cipher else "")
+        self._read_size = FIRST_READ
         self._flush_own()
         self._established(self._channel, self._tls)
 
@@ -136,7 +161,7 @@ class Tls(Transport):
         size = len(blob)
         if size <= RECORD and not self._rest:
             self._write(blob)
-            data = self._outgoing.read()
+            data = self._take_out()
             try:
                 sent = self._socket_send(data)
             except BlockingIOError:
