@@ -21,7 +21,7 @@ from random import Random
 from typing import Final
 
 from headwater.bench.contenders import BrokerError, RunningBroker, command_from, running
-from headwater.bench.hostile import pieces, stream
+from headwater.bench.hostile_streams import pieces, stream
 from headwater.wire.decode import FROM_SERVER, decode
 from headwater.wire.encode import encode
 from headwater.wire.framing import PacketReader

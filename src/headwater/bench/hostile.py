@@ -1,245 +1,254 @@
-"""Byte streams that no honest client sends: valid sessions made from a seed, and what goes wrong with them.
+"""Hostile clients, and what others notice of them: scripts/bench hostile [--only slowloris,take-overs] [--rounds N]
 
-`conversation` is a client's whole valid life, as packets. Few client ids, topics and packet ids are drawn, so that
-conversations meet: they take each other over, share groups, answer each other's messages. `mutate` damages the bytes;
-`crafted` are the attacks that damage alone seldom finds.
+Each attack goes against a fresh broker with default settings. Good clients, fifty pairs at a fixed rate with QoS 0,
+measure how long their messages take alone, while the attack goes on, and after it, in rounds. The broker has to stay
+up, to keep its memory below the attack's bound, and to give it back or at least to need no more in later rounds. The
+p99 of the others is to stay within twice what it is alone: told, and remarked on, but a figure of the machine, too, so
+the exit status does not depend on it. A full run writes docs/results/hostile-DATE.json and the table of
+docs/hostile.md.
 """
 
 from __future__ import annotations
 
-from random import Random
+import argparse
+import datetime
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Final
 
-from headwater.wire.encode import encode
-from headwater.wire.packets import (
-    Auth,
-    Connect,
-    Disconnect,
-    Packet,
-    Pingreq,
-    Properties,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Subscribe,
-    SubscribeRequest,
-    Unsubscribe,
-    Will,
-)
-from headwater.wire.status import StatusReport, consent, encode_status
+from headwater.bench import machine, report
+from headwater.bench.contenders import BrokerError, raise_file_limit
+from headwater.bench.hostile_field import Attack
+from headwater.bench.hostile_ground import ATTACKS, Ground, be_urgent, ground
+from headwater.bench.load import VIOLATIONS, LoadError, LoadGenerator, build
 
-TOPICS: Final = ("a", "a/b", "a/b/c", "/", "$x/a", "long/" + "x" * 600)
-FILTERS: Final = (*TOPICS, "#", "+", "a/#", "a/+/c", "$share/g/#", "$share/g/a/b", "$share/h/+", "$SYS/#")
-CLIENT_IDS: Final = ("", "one", "two", "three", "four")
-PAYLOADS: Final = (b"", b"x", b"payload" * 20, b"\x00" * 3000)
-REPORTS: Final = (
-    b"",
-    b"{}",
-    b"\xff",
-    b"[" * 4000,
-    b'{"msgsInQueue": NaN, "processingTimePerMsg": 1e308}',
-    b'{"msgsInQueue": -1}',
-    b'{"msgsInQueue": 0, "processingTimePerMsg": 0.000001}',
-    b'{"msgsInQueue": 10000000, "processingTimePerMsg": 3600000}',
-    b'{"numberOfMsgsInQueue": 3, "processingTimerPerMsg": 25.5}' + b" " * 5000,
-    b'{"numberOfMsgsInQueue": 3, "processingTimerPerMsg": 25.5}',
-    b'{"msgsInQueue": 1}',
-)
-INTERESTING: Final = (0x00, 0x01, 0x7F, 0x80, 0xFE, 0xFF)
+PAIRS: Final = 50
+RATE: Final = 10_000
+WARM_UP: Final = 0.3
+P99_RATIO: Final = 2.0
+GROWTH: Final = 8 << 20
+"""Bytes that later rounds may need beyond the first one: what the allocator does not get back together at once."""
+PHASES: Final = ("alone", "during", "after")
 
 
-def conversation(random: Random) -> list[bytes]:
-    """The packets of one client that obeys the standard, CONNECT first."""
-    version = random.choice((4, 5))
-    connect = _connect(random, version)
-    packets: list[Packet] = [connect]
-    packets += [_packet(random, version) for _ in range(random.randrange(1, 12))]
-    if random.random() < 0.4:
-        properties = Properties(session_expiry_interval=0) if version == 5 and random.random() < 0.3 else None
-        packets.append(Disconnect(random.choice((0, 4)) if version == 5 else 0, properties))
-    encoded = [encode(packet, version) for packet in packets]
-    if connect.properties is not None and connect.properties.user_properties:
-        for _ in range(random.randrange(1, 8)):
-            encoded.insert(random.randrange(1, len(encoded) + 1), _report(random))
-    return encoded
+@dataclass
+class Outcome:
+    """What one attack did. Times are microseconds by phase and round, memory is bytes: before, the most, after the
+    first round and after the last."""
+
+    attack: str
+    p50: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
+    p99: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
+    counts: dict[str, int] = field(default_factory=dict)
+    violations: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    cpu: float = 0.0
+    before: int = 0
+    peak: int = 0
+    after_first: int = 0
+    after: int = 0
+    error: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """Of p99 during the attack to p99 alone: the median over the rounds."""
+        return statistics.median(
+            during / alone for during, alone in zip(self.p99["during"], self.p99["alone"], strict=True)
+        )
+
+    def failures(self) -> list[str]:
+        """What must not be."""
+        if self.error:
+            return [self.error]
+        said = [f"{name} {count} messages of good clients" for name, count in self.violations.items() if count]
+        bound = ATTACKS[self.attack].memory
+        if self.peak - self.before > bound:
+            said.append(f"took {_mib(self.peak - self.before)} MiB, more than {_mib(bound)}")
+        if self.after - self.after_first > GROWTH:
+            said.append(
+                f"memory grows: {_mib(self.after_first)} MiB after the first round, {_mib(self.after)} after the last"
+            )
+        return said
+
+    def remarks(self) -> list[str]:
+        """Failures, and what is only worse than it should be."""
+        said = self.failures()
+        if not self.error and self.ratio > P99_RATIO:
+            said.append(f"p99 of others above {P99_RATIO:g} ×")
+        return said
 
 
-def _report(random: Random) -> bytes:
-    properties = [("content-type", "application/json")] if random.random() < 0.3 else None
-    return encode_status(StatusReport(random.choice(REPORTS), properties))
+class Campaign:
+    """Runs attacks; `extra` are more arguments of the broker's command line."""
+
+    def __init__(self, load: LoadGenerator, folder: Path, rounds: int, seconds: float, extra: str) -> None:
+        self._load = load
+        self._folder = folder
+        self._rounds = rounds
+        self._seconds = seconds
+        self._extra = extra
+
+    def run(self, attack: Attack) -> Outcome:
+        outcome = Outcome(attack.name)
+        try:
+            with ground(attack, self._folder, self._extra) as place:
+                self._measure(place, outcome, None)  # so that everything is loaded once
+                outcome.before = place.broker.resident_bytes()
+                for number in range(self._rounds):
+                    self._round(place, attack, outcome)
+                    if number == 0:
+                        outcome.after_first = place.broker.resident_bytes()
+                outcome.after = place.broker.resident_bytes()
+                outcome.peak = place.broker.peak_bytes()
+                place.check()
+        except (BrokerError, LoadError) as problem:
+            outcome.error = str(problem)
+        return outcome
+
+    def _round(self, place: Ground, attack: Attack, outcome: Outcome) -> None:
+        self._measure(place, outcome, "alone")
+        before = _cpu_seconds(place)
+        with place.attacked(attack.name, self._seconds + 2 * WARM_UP) as counts:
+            self._measure(place, outcome, "during")
+            outcome.cpu += _cpu_seconds(place) - before
+            outcome.seconds += self._seconds + WARM_UP
+        place.check()
+        for name, count in counts.items():
+            outcome.counts[name] = outcome.counts.get(name, 0) + count
+        self._measure(place, outcome, "after")
+
+    def _measure(self, place: Ground, outcome: Outcome, phase: str | None) -> None:
+        seconds = self._seconds if phase == "during" else self._seconds / 2
+        words = f"--publishers {PAIRS} --subscribers {PAIRS} --topics {PAIRS} --rate {RATE}".split()
+        words += ["--seconds", str(seconds), "--warmup", str(WARM_UP)]
+        result = self._load.run("traffic", place.broker.port, words, limit=seconds + 60)
+        if phase is not None:
+            outcome.p50[phase].append(result["p50"])
+            outcome.p99[phase].append(result["p99"])
+        for name in VIOLATIONS:
+            outcome.violations[name] = outcome.violations.get(name, 0) + int(result[name])
 
 
-def _connect(random: Random, version: int) -> Connect:
-    client_id = random.choice(CLIENT_IDS)
-    clean = random.random() < 0.7 or not client_id
-    will = None
-    if random.random() < 0.4:
-        will = Will(random.choice(TOPICS), random.choice(PAYLOADS), random.randrange(3), random.random() < 0.3)
-    if version == 4:
-        return Connect(client_id, 4, clean, random.choice((0, 0, 1, 60)), will=will)
-    if will is not None and random.random() < 0.5:
-        will.properties = Properties(will_delay_interval=1, message_expiry_interval=random.choice((0, 1, 100)))
-    properties = Properties(session_expiry_interval=random.choice((0, 0, 1, 2)))
-    if random.random() < 0.5:
-        properties.receive_maximum = random.choice((1, 2, 65535))
-    if random.random() < 0.3:
-        properties.topic_alias_maximum = random.choice((0, 1, 65535))
-    if random.random() < 0.3:
-        properties.maximum_packet_size = random.choice((1, 20, 100, 5000))
-    if random.random() < 0.1:
-        properties.authentication_method = "unknown"
-    if random.random() < 0.3:
-        properties.user_properties = [consent(random.choice((1, 1000)))]
-    return Connect(client_id, 5, clean, random.choice((0, 0, 1, 60)), "user", b"secret", will, properties)
+def _cpu_seconds(place: Ground) -> float:
+    ticks = 0
+    for pid in place.broker.pids():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _packet(random: Random, version: int) -> Packet:
-    chance = random.random()
-    packet_id = random.choice((1, 1, 2, 3, 65535))
-    if chance < 0.5:
-        return _publish(random, version, packet_id)
-    if chance < 0.7:
-        return _subscribe(random, version, packet_id)
-    if chance < 0.76:
-        return Unsubscribe(packet_id, [random.choice(FILTERS), random.choice(FILTERS)])
-    if chance < 0.8:
-        return Pingreq()
-    if chance < 0.82 and version == 5:
-        return Auth(0x19, Properties(authentication_method="unknown"))
-    return random.choice((Puback(packet_id), Pubrec(packet_id), Pubrel(packet_id), Pubcomp(packet_id)))
+# ---- results -----------------------------------------------------------------------------------------------------
 
 
-def _publish(random: Random, version: int, packet_id: int) -> Publish:
-    qos = random.randrange(3)
-    packet = Publish(random.choice(TOPICS), random.choice(PAYLOADS), qos, random.random() < 0.2)
-    if qos:
-        packet.packet_id = packet_id
-        packet.dup = random.random() < 0.2
-    if version == 5 and random.random() < 0.5:
-        properties = packet.properties = Properties()
-        if random.random() < 0.5:
-            properties.topic_alias = random.choice((1, 2, 64))
-            if random.random() < 0.4:
-                packet.topic = ""
-        if random.random() < 0.3:
-            properties.message_expiry_interval = random.choice((0, 1, 100))
-        if random.random() < 0.5:
-            properties.user_properties = [("name", "value")] * random.randrange(1, 4)
-        if random.random() < 0.2:
-            properties.response_topic, properties.correlation_data = "a/b", b"\x00\xff"
-    return packet
+def line(outcome: Outcome) -> str:
+    """For the terminal."""
+    if outcome.error:
+        return f"{outcome.attack:20} FAILED: {outcome.error}"
+    medians = {phase: statistics.median(outcome.p99[phase]) for phase in PHASES}
+    times = " / ".join(f"{medians[phase]:.0f}" for phase in PHASES)
+    text = f"{outcome.attack:20} p99 {times} µs, ratio {outcome.ratio:.2f}"
+    text += f"; memory {' / '.join(map(_mib, (outcome.before, outcome.peak, outcome.after)))} MiB"
+    text += f"; CPU {100 * outcome.cpu / outcome.seconds:.0f} %; {_per_second(outcome)}"
+    return text + "".join(f"  {remark.upper()}" for remark in outcome.remarks())
 
 
-def _subscribe(random: Random, version: int, packet_id: int) -> Subscribe:
-    requests = []
-    for _ in range(random.randrange(1, 4)):
-        request = SubscribeRequest(random.choice(FILTERS), random.randrange(3))
-        if version == 5:
-            request.no_local = random.random() < 0.2 and not request.filter.startswith("$share/")
-            request.retain_as_published = random.random() < 0.3
-            request.retain_handling = random.randrange(3)
-        requests.append(request)
-    identified = version == 5 and random.random() < 0.3
-    return Subscribe(packet_id, requests, Properties(subscription_identifiers=[7]) if identified else None)
+def markdown(outcomes: Sequence[Outcome], facts: dict[str, str]) -> str:
+    """The generated part of docs/hostile.md."""
+    rows = []
+    for outcome in outcomes:
+        attack = ATTACKS[outcome.attack]
+        if outcome.error:
+            rows.append([attack.name, attack.what, outcome.error, "", "", attack.answer, attack.setting])
+            continue
+        alone, during = (statistics.median(outcome.p99[phase]) for phase in ("alone", "during"))
+        memory = " / ".join(map(_mib, (outcome.before, outcome.peak, outcome.after)))
+        rows.append(
+            [
+                attack.name,
+                f"{attack.what} ({_per_second(outcome)})",
+                f"{outcome.ratio:.2f} ({alone:.0f} → {during:.0f})",
+                f"{100 * outcome.cpu / outcome.seconds:.0f} %",
+                memory,
+                attack.answer,
+                attack.setting,
+            ]
+        )
+    head = [
+        "attack",
+        "what",
+        "p99 of others × (µs)",
+        "broker's CPU",
+        "MiB before / most / after",
+        "the broker",
+        "bounded by",
+    ]
+    losses = [f"- {outcome.attack}: {'; '.join(outcome.remarks())}." for outcome in outcomes if outcome.remarks()]
+    said = "\n".join(losses) or "- None."
+    return f"{report.facts(facts)}\n\n{report.table(head, rows)}\n\nLosses:\n\n{said}\n"
 
 
-def mutate(random: Random, packets: list[bytes]) -> bytes:
-    """The conversation with one to four kinds of damage."""
-    packets = list(packets)
-    for _ in range(random.randrange(3)):
-        _mutate_packets(random, packets)
-    stream = bytearray(b"".join(packets))
-    for _ in range(random.randrange(1, 3)):
-        _mutate_bytes(random, stream)
-    return bytes(stream)
+def _per_second(outcome: Outcome) -> str:
+    counts = {name: count / outcome.seconds for name, count in outcome.counts.items() if name != "ends"}
+    said = [f"{value:,.0f} {name}/s" for name, value in counts.items() if name != "bytes" and value >= 1]
+    if counts.get("bytes", 0) >= 1e6:
+        said.append(f"{counts['bytes'] / 1e6:.0f} MB/s")
+    return ", ".join(said)
 
 
-def _mutate_packets(random: Random, packets: list[bytes]) -> None:
-    at = random.randrange(len(packets))
-    packet = packets[at]
-    kind = random.randrange(5)
-    if kind == 0:
-        packets.insert(random.randrange(len(packets) + 1), packet)
-    elif kind == 1 and len(packets) > 1:
-        del packets[at]
-    elif kind == 2:
-        random.shuffle(packets)
-    elif kind == 3:  # a length that is not the body's
-        packets[at] = packet[:1] + bytes([random.randrange(0x80)]) + packet[2:]
-    else:
-        length = random.choice((b"\x80\x80\x80\x80\x01", b"\xff\xff\xff\x7f", b"\x80\x00", b"\xff\xff\x03"))
-        packets[at] = packet[:1] + length + packet[2:]
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.0f}"
 
 
-def _mutate_bytes(random: Random, stream: bytearray) -> None:
-    if not stream:
-        return
-    at = random.randrange(len(stream))
-    kind = random.randrange(7)
-    if kind == 0:
-        stream[at] ^= 1 << random.randrange(8)
-    elif kind == 1:
-        stream[at] = random.choice(INTERESTING)
-    elif kind == 2:
-        del stream[at:]
-    elif kind == 3:
-        del stream[at : at + random.randrange(1, 9)]
-    elif kind == 4:
-        stream[at:at] = random.randbytes(random.randrange(1, 9))
-    elif kind == 5:
-        stream[at:at] = stream[at : at + random.randrange(1, 40)]
-    else:
-        for _ in range(random.randrange(1, 20)):
-            stream[random.randrange(len(stream))] = random.randrange(256)
-
-
-def crafted(random: Random) -> bytes:
-    """One of the known attacks."""
-    connect = encode(Connect(random.choice(CLIENT_IDS), 5), 5)
-    reporting = encode(Connect("two", 5, properties=Properties(user_properties=[consent(1)])), 5)
-    many = Properties(user_properties=[("k" * 50, "v" * 50)] * 2000)
-    deep = "/".join("x" * 30000)
-    attacks = (
-        b"\x10\xff\xff\xff\x7f",  # a CONNECT of 256 MB
-        connect + b"\x30\xff\xff\xff\x7f\x00\x01a",
-        connect + b"\x30\x80\x80\x80\x80\x80\x01",
-        connect + encode(Publish("a", b"", properties=many), 5),
-        encode(Connect("one", 5, properties=many), 5),
-        connect + encode(Publish(deep, b"x"), 5),
-        connect + encode(Subscribe(1, [SubscribeRequest(deep, 2)]), 5),
-        connect + encode(Subscribe(1, [SubscribeRequest("+/" * 127 + "#", 0)] * 200), 5),
-        connect + encode(Subscribe(1, [SubscribeRequest(f"{n}/#", 1) for n in range(500)]), 5),
-        connect + b"".join(encode(Publish(f"{n}", b"", properties=Properties(topic_alias=1)), 5) for n in range(300)),
-        connect + b"".join(encode(Publish("a", b"x", 2, packet_id=n + 1), 5) for n in range(1500)),
-        connect + b"\xc0\x00" * 3000,
-        reporting + encode_status(StatusReport(REPORTS[-1])) * 3000,
-        reporting + encode_status(StatusReport(b" " * 1_000_000)),
-        reporting + encode_status(StatusReport(REPORTS[-1], many.user_properties)),
-        connect + connect,
-        b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),  # TLS
-        random.randbytes(random.randrange(1, 2000)),
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="bench hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    return random.choice(attacks)
+    parser.add_argument("--only", default="", help="attacks, with commas between them (see --list)")
+    parser.add_argument("--list", action="store_true", help="list the attacks")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each attack (default: 5)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="time of an attack in a round (default: 4)")
+    parser.add_argument("--broker-arguments", default="", help="more arguments for `headwater broker`")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
+    parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation")
+    options = parser.parse_args(arguments)
+    chosen = [name for name in options.only.split(",") if name] or list(ATTACKS)
+    unknown = [name for name in chosen if name not in ATTACKS]
+    if unknown:
+        parser.error(f"no attack is called {', '.join(unknown)}")
+    if options.list:
+        print("\n".join(f"{attack.name:20} {attack.what}" for attack in ATTACKS.values()))
+        return 0
+    facts = machine.describe(f"headwater broker {options.broker_arguments}".strip())
+    facts["load before"] = f"{os.getloadavg()[0]:.1f}"
+    facts["priority"] = "the broker and good clients before others" if be_urgent() else "the same for all"
+    facts["rounds"] = f"{options.rounds} of {options.seconds:g} s"
+    print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
+    raise_file_limit()
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="headwater-hostile-") as name:
+        campaign = Campaign(build(Path(name)), Path(name), options.rounds, options.seconds, options.broker_arguments)
+        for attack in chosen:
+            outcomes.append(campaign.run(ATTACKS[attack]))
+            print(line(outcomes[-1]), flush=True)
+    data = {"machine": facts, "results": [asdict(outcome) for outcome in outcomes]}
+    text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    if options.json:
+        options.json.write_text(text)
+    if chosen == list(ATTACKS) and not options.no_docs:
+        results = options.docs / "results"
+        results.mkdir(parents=True, exist_ok=True)
+        (results / f"hostile-{datetime.datetime.now(datetime.UTC).date()}.json").write_text(text)
+        page = options.docs / "hostile.md"
+        page.write_text(report.insert(page.read_text() if page.exists() else "", markdown(outcomes, facts), "hostile"))
+    return 1 if any(outcome.failures() for outcome in outcomes) else 0
 
 
-def stream(random: Random) -> bytes:
-    """Any of these: mostly damaged, sometimes valid, sometimes crafted."""
-    chance = random.random()
-    if chance < 0.15:
-        return crafted(random)
-    packets = conversation(random)
-    return b"".join(packets) if chance < 0.35 else mutate(random, packets)
-
-
-def pieces(random: Random, data: bytes) -> list[bytes]:
-    """The stream as it arrives: whole, in a few pieces, or byte by byte."""
-    chance = random.random()
-    if chance < 0.4 or len(data) < 2:
-        return [data] if data else []
-    if chance < 0.55 and len(data) < 400:
-        return [data[at : at + 1] for at in range(len(data))]
-    cuts = sorted(random.randrange(len(data)) for _ in range(random.randrange(1, 6)))
-    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if end > start]
+if __name__ == "__main__":
+    sys.exit(main())

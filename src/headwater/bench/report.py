@@ -95,7 +95,7 @@ def _traffic_table(rows: Iterable[Row]) -> str:
             continue
         costs = [number(row.median(broker, "cost")) for broker in (OURS, MOSQUITTO)]
         rates = [f"{row.median(broker, 'rate'):,.0f}" for broker in (OURS, MOSQUITTO)]
-        lines.append([what, version, _ratio(row), _floor(row), *costs, *rates])
+        lines.append([what, version, ratio(row), _floor(row), *costs, *rates])
     head = ["traffic", "MQTT", "ratio", "floor", "µs ours", "µs Mosquitto", "messages/s ours", "Mosquitto"]
     return table(head, lines)
 
@@ -120,7 +120,7 @@ def _resource_table(rows: Iterable[Row]) -> str:
         costs = [number(row.median(broker, "cost")) for broker in (OURS, MOSQUITTO)]
         bound = "" if row.case["bound"] is None else f"≤ {row.case['bound']:g}"
         rates = [f"{row.median(broker, 'rate'):,.0f}" for broker in (OURS, MOSQUITTO) if row.median(broker, "rate")]
-        lines.append([row.case["what"], row.unit, _ratio(row), *costs, bound, " vs ".join(rates)])
+        lines.append([row.case["what"], row.unit, ratio(row), *costs, bound, " vs ".join(rates)])
     return table(["what", "unit", "ratio", "ours", "Mosquitto", "bound", "per second"], lines)
 
 
@@ -130,7 +130,7 @@ def _losses(rows: Iterable[Row]) -> str:
     for row in rows:
         said = remarks(row)
         if not row.error and row.ratio < 1:
-            said.insert(0, f"Mosquitto is ahead, ratio {_ratio(row)}")
+            said.insert(0, f"Mosquitto is ahead, ratio {ratio(row)}")
         if said:
             lines.append(f"- {row.case['what']} ({row.key}): {'; '.join(said)}.")
     return "\n".join(lines) or "None: no message lost or out of order, every ratio at least 1, every promise kept."
@@ -141,7 +141,8 @@ def table(head: list[str], lines: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, rule, *lines])
 
 
-def _ratio(row: Row) -> str:
+def ratio(row: Row) -> str:
+    """A ratio and its spread as they stand in the tables."""
     return f"{row.ratio:.2f} ± {row.spread:.2f}" if row.ratio < 10 else f"{row.ratio:.1f} ± {row.spread:.1f}"
 
 

@@ -1,0 +1,170 @@
+"""The ground of one attack: a broker process with what the attack needs, and attackers in processes of their own.
+
+Theory. What is asked is what an attack does to others through the broker, not through the processor that attackers here
+happen to share with it. So the broker and its good clients run, where the system lets us, before everything else (a
+real-time priority: they do not wait for a time slice of others to end), and attackers with what is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import secrets
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headwater.bench import hostile_bombs, hostile_peers
+from headwater.bench.contenders import BrokerError, RunningBroker, command_from, running
+from headwater.bench.hostile_field import HOST, PATIENCE, Attack, Field, connect, encoded
+from headwater.wire.packets import Disconnect
+
+ATTACKS: Final[dict[str, Attack]] = {attack.name: attack for attack in (*hostile_peers.ATTACKS, *hostile_bombs.ATTACKS)}
+SESSIONS: Final = 10_000
+POLITE: Final = 10
+"""Steps of priority that attackers step back."""
+URGENT: Final = 1
+
+
+@dataclass
+class Ground:
+    """A broker to attack."""
+
+    broker: RunningBroker
+    log: Path
+    secure_port: int
+    admin_port: int
+    token: str
+
+    def check(self) -> None:
+        """Raises BrokerError when the broker has ended, or has had a failure of its own."""
+        self.broker.check_alive()
+        said = self.log.read_text(errors="replace")
+        if "Traceback" in said:
+            raise BrokerError(f"its log has a traceback: {said[said.index('Traceback') :][:2000]}")
+
+    @contextlib.contextmanager
+    def attacked(self, name: str, seconds: float) -> Iterator[dict[str, int]]:
+        """An attack goes on for `seconds`; at the end of the context its counts are in what is yielded."""
+        words = [sys.executable, "-m", "headwater.bench.hostile_ground", name, "--seconds", str(seconds)]
+        words += ["--port", str(self.broker.port), "--secure-port", str(self.secure_port)]
+        words += ["--admin-port", str(self.admin_port)]
+        counts: dict[str, int] = {}
+        with subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as attacker:
+            assert attacker.stdin and attacker.stdout and attacker.stderr
+            attacker.stdin.write(f"{self.token}\n")
+            attacker.stdin.close()
+            try:
+                if not attacker.stdout.readline():
+                    raise BrokerError(f"the attack {name} did not begin: {attacker.stderr.read()}")
+                yield counts
+                result = attacker.stdout.readline()
+            finally:
+                attacker.kill()
+        if not result:
+            raise BrokerError(f"the attack {name} did not end well")
+        counts.update(json.loads(result))
+
+    def keep_sessions(self, number: int) -> None:
+        """Sessions without clients, as an old broker has many."""
+        for index in range(number):
+            with socket.create_connection((HOST, self.broker.port), PATIENCE) as client:
+                client.sendall(connect(f"kept-{index}", session_expiry_interval=3600) + encoded(Disconnect()))
+                while client.recv(1024):
+                    pass
+
+
+@contextlib.contextmanager
+def ground(attack: Attack, folder: Path, extra: str = "", sessions: int = SESSIONS) -> Iterator[Ground]:
+    """Start a broker, with `extra` arguments, that has what the attack needs."""
+    secure_port, admin_port = _free_port(), _free_port()
+    token = secrets.token_hex(16)
+    settings = ""
+    if "admin" in attack.needs:
+        settings += f'[admin]\nenabled = true\nport = {admin_port}\ntoken = "{token}"\n'
+    if "tls" in attack.needs:
+        certificate, key = _certificate(folder)
+        settings += f'[[listeners]]\nhost = "{HOST}"\nport = {secure_port}\n'
+        settings += f'[listeners.tls]\ncertificate = "{certificate}"\nkey = "{key}"\n'
+    file = folder / f"{attack.name}.toml"
+    file.write_text(settings)
+    command = f"{shlex.quote(sys.executable)} -m headwater broker --port {{port}} --config {file} {extra}"
+    with running(command_from(command), folder) as broker:
+        made = Ground(broker, folder / f"broker-{broker.port}.log", secure_port, admin_port, token)
+        for port in [secure_port] * ("tls" in attack.needs) + [admin_port] * ("admin" in attack.needs):
+            _wait_for(port, broker)
+        if "sessions" in attack.needs:
+            made.keep_sessions(sessions)
+        yield made
+
+
+def be_urgent() -> bool:
+    """Give this process, and those it starts, a real-time priority; False: the system does not let us."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(URGENT))
+    except OSError:
+        return False
+    return True
+
+
+def be_polite() -> None:
+    """The opposite, for attackers."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.setpriority(os.PRIO_PROCESS, 0, POLITE)
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    import trustme
+
+    leaf = trustme.CA().issue_cert(HOST, "localhost")
+    certificate, key = folder / "server.crt", folder / "server.key"
+    leaf.cert_chain_pems[0].write_to_path(certificate)
+    leaf.private_key_pem.write_to_path(key)
+    return certificate, key
+
+
+def _wait_for(port: int, broker: RunningBroker) -> None:
+    while True:
+        broker.check_alive()
+        with contextlib.suppress(OSError), socket.create_connection((HOST, port), PATIENCE):
+            return
+        time.sleep(0.01)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def main() -> None:
+    """The attacker's own process: says when it begins and, at its end, what it has done."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("attack", choices=ATTACKS)
+    parser.add_argument("--seconds", type=float, required=True)
+    for name in ("--port", "--secure-port", "--admin-port"):
+        parser.add_argument(name, type=int, required=True)
+    options = parser.parse_args()
+    be_polite()
+    token = sys.stdin.readline().strip()
+    print("begun", flush=True)
+    until = time.monotonic() + options.seconds
+    field = Field(options.port, until, options.secure_port, options.admin_port, token)
+    with field.struggling():
+        ATTACKS[options.attack].run(field)
+    print(json.dumps(field.counts), flush=True)
+
+
+if __name__ == "__main__":
+    main()

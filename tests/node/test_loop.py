@@ -1,0 +1,118 @@
+"""Who has how much of a turn."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from headwater.node.channel import FIRST_READ
+from headwater.node.config import Config
+from headwater.node.hooks import Hooks
+from headwater.node.loop import LARGEST_READ, LONG_READ, EpollPlane
+from headwater.node.server import Server
+from headwater.wire import encode
+from headwater.wire.packets import Connect
+from tests.node.memory import MemoryBroker
+
+CONNECT = encode(Connect("", 5), 5)
+PINGREQ = b"\xc0\x00"
+
+
+class Peers:
+    """Sockets to a server that waits on epoll."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.ours: list[socket.socket] = []
+
+    def new(self) -> socket.socket:
+        theirs, ours = socket.socketpair()
+        theirs.setblocking(False)
+        ours.setblocking(False)
+        self.server.accept(theirs, "peer", True)
+        self.ours.append(ours)
+        return ours
+
+    def answers(self) -> list[socket.socket]:
+        """Those who were sent something since the last time."""
+        found = []
+        for each in self.ours:
+            try:
+                each.recv(1000)
+                found.append(each)
+            except BlockingIOError:
+                continue
+        return found
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    server = Server(Config(sys_interval=0), Hooks())
+    with select.epoll() as epoll:
+        server.plane = EpollPlane(server.hot, server.timers, epoll)
+        peers = Peers(server)
+        yield peers
+        for each in peers.ours:
+            each.close()
+        for channel in list(server.channels):
+            server.lost(channel)
+
+
+def turn(peers: Peers) -> None:
+    assert isinstance(peers.server.plane, EpollPlane)
+    peers.server.plane.run(0.0)
+
+
+def test_those_who_are_connected_come_before_those_who_are_not(peers: Peers) -> None:
+    newcomers = [peers.new() for _ in range(5)]
+    connected = [peers.new() for _ in range(3)]
+    for each in connected:
+        each.sendall(CONNECT)
+        turn(peers)
+    assert peers.answers() == connected
+    for each in newcomers:
+        each.sendall(CONNECT)
+    for number in range(5):
+        for each in connected:
+            each.sendall(PINGREQ)
+        turn(peers)
+        answered = peers.answers()
+        assert [each for each in answered if each in connected] == connected
+        assert len(answered) == len(connected) + 1, f"newcomers in turn {number}"
+    turn(peers)
+    assert peers.answers() == [], "everybody had a turn"
+
+
+def test_who_sends_much_is_read_from_in_larger_pieces_unless_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker(Config(sys_interval=0))
+    client = broker.client("c")
+    client.channel.recv = lambda size: PINGREQ * (size // 2)
+    took = [0.0]
+    clock = [0.0]
+
+    def monotonic() -> float:
+        """As much as `took` passes from one look to the next."""
+        clock[0] += took[0]
+        return clock[0]
+
+    monkeypatch.setattr(time, "monotonic", monotonic)
+
+    def read() -> int:
+        broker.plane._read(client.channel)
+        return client.channel.read_size
+
+    sizes = [read() for _ in range(10)]
+    assert sizes[:3] == [FIRST_READ * 2, FIRST_READ * 4, FIRST_READ * 8] and sizes[-1] == LARGEST_READ
+    took[0] = LONG_READ * 1.1
+    assert [read(), read()] == [LARGEST_READ // 2, LARGEST_READ // 4]
+    took[0] = LONG_READ * 0.9
+    assert read() == LARGEST_READ // 4, "neither long nor short"
+    took[0] = LONG_READ * 1.1
+    assert [read() for _ in range(10)][-1] == FIRST_READ
+    took[0] = 0.0
+    client.channel.recv = lambda size: PINGREQ
+    assert read() == FIRST_READ, "what does not fill its buffer needs no larger one"
