@@ -32,7 +32,7 @@ def test_a_broken_packet_has_no_text(terse: Target, name: str) -> None:
     """DISCONNECT says what kind of mistake it was, and no more."""
     peer = connected(terse, name)
     peer.send(build.publish("a/+", b"x"))
-    peer.expect(b"\xe0\x01\x90")
+    peer.expect(b"\xe0\x01\x82")
     peer.expect_eof()
 
 
@@ -99,3 +99,10 @@ def test_what_is_refused_is_said_once(broker_with: Start, name: str) -> None:
     pub.send(build.publish("$SYS/x", b"x", 2, 5))
     pub.expect(build.pubrec(5, 0x87))
     pub.expect_nothing()
+
+
+def test_pubrel_again(terse: Target, name: str) -> None:
+    """A client that did not see our PUBCOMP gets another, and need not know that it is late."""
+    pub = connected(terse, name)
+    pub.send(build.pubrel(5))
+    pub.expect(build.pubcomp(5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from headwater.node.persistence.backend import Backend, StorageError
 from headwater.node.persistence.memory import MemoryBackend
 from headwater.node.persistence.schema import open_folder
+from tests.node.persistence.killed import copy_as_killed
 
 Batch = tuple[list[tuple[bytes, bytes]], list[bytes]]
 Values = dict[bytes, bytes]
@@ -52,8 +52,7 @@ class Rocks:
 
     def killed(self) -> Backend:
         copy = Path(tempfile.mkdtemp(dir=self.folder)) / "copy"
-        shutil.copytree(self.folder / "data", copy)
-        return open_folder(copy)
+        return open_folder(copy_as_killed(self.folder / "data", copy))
 
 
 KINDS = {"memory": Memory, "rocks": Rocks}
@@ -182,6 +181,7 @@ def test_a_closed_one_says_so(kind: Kind) -> None:
         ):
             with pytest.raises(StorageError, match="has been closed"):
                 use()
+        assert content(store.reopened()) == [(b"a", b"1")]  # also while somebody holds a scan that was not finished
         del scan
 
 

@@ -63,3 +63,20 @@ def test_lag_is_how_late_a_timer_is() -> None:
     lag.stop()
     timers.run(timers.soonest)
     assert len(timers) == 0
+
+
+def test_what_should_not_grow_is_shown() -> None:
+    api = Api()
+
+    def figures() -> dict[str, float]:
+        text = api.call("GET", "/metrics").text
+        lines = [line.split() for line in text.splitlines() if line.startswith("headwater_") and "{" not in line]
+        return {name.removeprefix("headwater_"): float(value) for name, value in lines}
+
+    before = figures()
+    api.memory.server.timers.at(time.monotonic() + 1000, lambda: None)
+    kept = [[number] for number in range(50_000)]
+    after = figures()
+    assert after["timers"] == before["timers"] + 1
+    assert after["tasks"] >= 1
+    assert after["memory_blocks"] >= before["memory_blocks"] + len(kept)

@@ -154,6 +154,15 @@ def test_files_of_access(tmp_path: Path) -> None:
     assert "acl_file /b\n#   NOT SUPPORTED: there is one acl_file for all listeners, /a." in said
     config = Config(**tomllib.loads(said))
     assert (config.access.acl_file, [each.port for each in config.listeners]) == ("/a", [1, 2])
+    assert [(each.use_passwords, each.use_rules) for each in config.listeners] == [(True, True), (False, True)]
+
+
+def test_files_of_one_listener_alone(tmp_path: Path) -> None:
+    """The other one asks for nothing, as in Mosquitto; without per_listener_settings it does."""
+    text = "listener 1\nallow_anonymous true\nlistener 2\npassword_file /p\nacl_file /a\n"
+    for own, expected in (("true", [(False, False), (True, True)]), ("false", [(True, True), (True, True)])):
+        config = Config(**settings(tmp_path, f"per_listener_settings {own}\n{text}"))
+        assert [(each.use_passwords, each.use_rules) for each in config.listeners] == expected
 
 
 @pytest.mark.parametrize(("per_listener", "expected"), [("true", [True, None]), ("false", [None, None])])

@@ -5,11 +5,26 @@ from __future__ import annotations
 import pytest
 
 from headwater.node.config import Config
-from headwater.wire.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from headwater.wire import encode
+from headwater.wire.packets import (
+    Connect,
+    Disconnect,
+    Packet,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Will,
+)
 from headwater.wire.reasons import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
     NO_MATCHING_SUBSCRIBERS,
     NOT_AUTHORIZED,
     PACKET_IDENTIFIER_NOT_FOUND,
+    PACKET_TOO_LARGE,
+    PROTOCOL_ERROR,
     QOS_NOT_SUPPORTED,
     RECEIVE_MAXIMUM_EXCEEDED,
     TOPIC_NAME_INVALID,
@@ -87,3 +102,49 @@ def test_topics_are_bounded(settings: dict[str, int], good: str, bad: str, hot: 
     client.send(Publish(good, b"good"), Publish(bad, b"bad"))
     assert payloads(reader) == [b"good"]
     assert last_reason(client) == TOPIC_NAME_INVALID
+
+
+@pytest.mark.parametrize("hot", [True, False])
+@pytest.mark.parametrize("version", [4, 5])
+def test_payloads_are_bounded(version: int, hot: bool) -> None:
+    """What is too large is acknowledged and dropped, whether it comes at once or in parts, alone or in a run."""
+    broker = MemoryBroker(Config(sys_interval=0, max_payload_size=10), hot=hot)
+    reader, client = subscribed(broker, "r", "#", 2), broker.client("c", version)
+    good, bad = b"x" * 10, b"y" * 11
+    refused = IMPLEMENTATION_SPECIFIC_ERROR if version == 5 else 0
+    for payload, reason in ((good, 0), (bad, refused)):
+        client.send(Publish("t", payload), Publish("t", payload), Publish("t", payload, 1, packet_id=1))
+        client.send(Publish("t", payload, 1, True, packet_id=2), Publish("t", payload, 2, packet_id=3))
+        assert client.packets() == [Puback(1, reason), Puback(2, reason), Pubrec(3, reason)]
+        for byte in encode(Publish("t", payload), version):
+            client.feed(bytes((byte,)))
+        client.send(Pubrel(3))
+        client.packets()
+    assert payloads(reader) == [good] * 6
+    kept = broker.server.router.retained.get("t")
+    assert kept is not None and kept.payload == good
+    assert not client.socket.closed
+
+
+@pytest.mark.parametrize(("version", "code"), [(4, 5), (5, PACKET_TOO_LARGE)])
+def test_payloads_of_wills_are_bounded(version: int, code: int) -> None:
+    broker = MemoryBroker(Config(sys_interval=0, max_payload_size=10))
+    assert Client(broker).connect(Connect("c", version, will=Will("w", b"x" * 10))).reason == 0
+    assert Client(broker).connect(Connect("c", version, will=Will("w", b"x" * 11))).reason == code
+
+
+@pytest.mark.parametrize("hot", [True, False])
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_the_wrong_acknowledgement_ends_the_connection_behind_the_right_ones(before: int, hot: bool) -> None:
+    """What was acknowledged before it is done; the other message is kept for the client that comes back."""
+    broker = MemoryBroker(hot=hot)
+    reader = subscribed(broker, "r", "#", 2, properties=Properties(session_expiry_interval=100))
+    client = broker.client("c")
+    for number in range(before):
+        client.send(Publish("t", b"1", 1, packet_id=number + 1))
+    client.send(Publish("t", b"2", 2, packet_id=100))
+    assert len(reader.messages()) == before + 1
+    reader.send(*[Puback(number) for number in range(1, before + 2)], Puback(before + 2))
+    assert last_reason(reader) == PROTOCOL_ERROR
+    (left,) = broker.server.sessions["r"].outbound.flights.values()
+    assert left.qos == 2

@@ -56,6 +56,17 @@ def test_what_is_looked_up_when_needed_is_replaced() -> None:
     assert node.connect("b") == 0
 
 
+def test_what_new_clients_are_told_is_replaced() -> None:
+    node = Reloading()
+    node.reload(allow_empty_client_id=False, terse=True)
+    refused = Client(node.memory).connect(Connect("", 5))
+    assert (refused.reason, refused.properties) == (0x85, None)
+    node.reload(auto_id_prefix="new-")
+    answer = Client(node.memory).connect(Connect("", 5))
+    assert answer.properties is not None
+    assert (answer.properties.assigned_client_identifier or "").startswith("new-")
+
+
 def test_what_was_copied_is_copied_again() -> None:
     node = Reloading()
     server = node.broker.server

@@ -106,7 +106,7 @@ def test_who_does_not_ask_sees_no_difference() -> None:
         sent.append(bytes(client.socket.sent))
         assert client.socket.shut
     assert sent[0] == sent[1]
-    assert b"status" not in sent[0] and sent[0].startswith(bytes.fromhex("20 0E 00 00 0B 21 04 00 22 00 40 27"))
+    assert b"status" not in sent[0] and sent[0].startswith(bytes.fromhex("20 0E 00 00 0B 22 00 40 27"))
 
 
 def test_3_1_1_has_no_reports() -> None:

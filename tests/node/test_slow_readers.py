@@ -71,6 +71,23 @@ def test_a_reader_that_is_behind_is_not_read_from_until_it_has_caught_up(hot: bo
     assert slow.watched == (True, False)
 
 
+def test_a_reader_far_behind_that_goes_away_is_gone() -> None:
+    """Found by the attack `retained`: what is lost while it is written to was to be read from again."""
+    broker = new_broker()
+    slow, publisher = subscribed(broker, "s"), broker.client("p")
+    slow.socket.room = 0
+    publish_many(publisher, 200)
+    assert slow.channel.congested
+
+    def reset(data: bytes) -> int:
+        raise ConnectionResetError
+
+    slow.channel.send_bytes = reset
+    broker.plane._write(slow.channel)
+    assert slow.socket.closed
+    assert slow.channel not in broker.plane.watched
+
+
 @both_ways
 def test_qos_1_waits_in_the_queue(hot: bool) -> None:
     broker = new_broker(hot)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from headwater.node.bridge.preparing import Prepared
     from headwater.node.bridge.view import BridgeView
     from headwater.node.persistence.backend import Backend, StorageError
+    from headwater.node.persistence.backup import Snapshot
     from headwater.node.persistence.keeping import Keeping
 
 log = logging.getLogger("headwater.broker")
@@ -101,41 +102,40 @@ class Broker:
             server.plane = GuestPlane(server.hot, server.timers, loop)
         self._started_at = time.monotonic()
         try:
-            self._keeping = self._open_data()
+            await self._serve(bridges)
         except BaseException:
-            for listener in self.listeners:
-                listener.close()
+            await self.stop()
             raise
+        self.hooks.tell("started", self)
+
+    async def _serve(self, bridges: list[Prepared]) -> None:
+        server = self.server
+        self._keeping = self._open_data()
         server.deciding.clock = self._look_at_the_clock
         self.hooks.on_change = self._hooks_changed
         self._hooks_changed()
+        self._housekeeping()
+        if self.config.sys_interval:
+            self._sys = SysTopics(server, self._started_at)
+            self._sys_tick()
+        await self.use_bridges(bridges)
         for listener in self.listeners:
             listener.watch = server.plane.watch
             for each in listener.sockets:
                 if not listener.settings.unix:
                     self.addresses.append(each.getsockname()[:2])
                 server.plane.listen(each.fileno(), partial(self._accept, listener, each))
-        self._housekeeping()
-        if self.config.sys_interval:
-            self._sys = SysTopics(server, self._started_at)
-            self._sys_tick()
         server.plane.wake()
-        await self.use_bridges(bridges)
-        self.hooks.tell("started", self)
 
     async def stop(self) -> None:
         """Stop listening, tell every client (DISCONNECT 0x8B) and close."""
         server = self.server
-        if server.stopping or self._is_stopping:
+        if self._is_stopping:
             return
         self._is_stopping = True
         if self._bridges is not None:
             await self._bridges.stop()
-        server.stopping = True
-        for listener in self.listeners:
-            for each in listener.sockets:
-                server.plane.unlisten(each.fileno())
-            listener.close()
+        self._let_nobody_in()
         server.hot.now = time.monotonic()
         if self._keeping is not None:
             self._keeping.settle()  # who waits for an acknowledgement gets it
@@ -157,6 +157,13 @@ class Broker:
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is server.plane:
             loop.hot_selector.plane = None
         self.hooks.tell("stopped", self)
+
+    def _let_nobody_in(self) -> None:
+        self.server.stopping = True
+        for listener in self.listeners:
+            for each in listener.sockets:
+                self.server.plane.unlisten(each.fileno())
+            listener.close()
 
     def prepare_bridges(self, config: Config) -> list[Prepared]:
         """Read the files of the bridges in these settings; nothing changes. Raises ConfigError, CertificateError."""
@@ -195,13 +202,25 @@ class Broker:
         from headwater.node.persistence.schema import open_folder
 
         backend = self._backend or open_folder(Path(config.data_dir))
-        return Keeping(self.server, backend, self._storage_failed)
+        try:
+            return Keeping(self.server, backend, self._storage_failed)
+        except BaseException:
+            backend.close()
+            raise
+
+    async def snapshot(self) -> Snapshot:
+        """Copy the store, as it is on disk now, inside the data folder; who asks for it has to delete it. Raises
+        StorageError, also if nothing is kept on disk."""
+        from headwater.node.persistence.backup import take_snapshot
+
+        backend = None if self._keeping is None else self._keeping.backend
+        return await asyncio.to_thread(take_snapshot, Path(self.config.data_dir), backend)
 
     def _storage_failed(self, error: StorageError) -> None:
         """Nothing can be promised any more: all connections end without a word, and so should the process."""
         self.failure = error
-        self._keeping = None
         log.critical("stopped serving: %s", error)
+        self._let_nobody_in()
         for channel in list(self.server.channels):
             self.server.lost(channel)
         if self.on_failure is not None:

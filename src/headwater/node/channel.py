@@ -47,6 +47,8 @@ class Channel(Connection):
         self.transport: Transport | None = None
         self.entrance: Entrance | None = None
         self.allow_anonymous: bool | None = None
+        self.use_passwords = True
+        self.use_rules = True
         self.max_qos = 2
         """Highest QoS that the client may publish with."""
         self.certificate: dict[str, object] | None = None
@@ -118,6 +120,14 @@ class Channel(Connection):
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Transport:
     """What lies between a channel and its socket, where that is not plain: TLS, WebSocket."""
+
+    def recv(self, size: int) -> bytes:
+        """All that there is, as `socket.recv` says it; `size` is only a hint."""
+        raise RuntimeError("not connected")
+
+    def send(self, blob: bytes) -> int:
+        """How many bytes have gone for good; the others are given again, in front of new ones."""
+        raise RuntimeError("not connected")
 
     def writable(self) -> None:
         """The socket takes bytes, and the channel has none: those of the transport itself may go."""

@@ -54,6 +54,7 @@ class Admin(Settings):
 
 RELOADABLE: Final = frozenset(
     {
+        *("terse", "allow_empty_client_id", "auto_id_prefix"),
         *("allow_anonymous", "log_level", "max_connections", "max_sessions", "connect_timeout", "max_keep_alive"),
         *("max_session_expiry", "max_packet_size", "max_connect_size", "topic_alias_maximum", "response_information"),
         *("server_reference", "max_inflight", "max_queued_messages", "max_queued_bytes", "queue_full"),
@@ -143,7 +144,8 @@ class Config(Settings):
     terse: bool = Field(
         default=False,
         description="Whether to say no more than the standard asks for, as Mosquitto does: no reason strings, no "
-        "answer to a malformed CONNECT or a packet out of place, nothing of there being no subscribers for QoS 2.",
+        "answer to a malformed CONNECT or a packet out of place, nothing of there being no subscribers for QoS 2, or "
+        "of a PUBREL that comes again.",
     )
     response_information: str = Field(
         default="", description="Sent to clients that request response information; `%c` stands for the client id."

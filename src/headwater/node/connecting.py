@@ -101,6 +101,8 @@ class Connecting:
             channel.client_id = channel.username or ""
             if not channel.client_id:
                 refusal = Refusal(NOT_AUTHORIZED, "clients are known by their user names here")
+            elif channel.client_id.startswith("$"):
+                refusal = Refusal(CLIENT_IDENTIFIER_NOT_VALID, "such ids are the broker's own")
         if refusal is None:
             refusal = self.server.access.receive(channel)
         if refusal is not None:
@@ -373,10 +375,13 @@ class Connecting:
             flight = outbound.flights[packet_id]
             if flight.released:
                 self.server.send(channel, Pubrel(packet_id))
-            elif self.server.delivering.publish_to(channel, session.flight_delivery(flight), packet_id, True) == 0:
+                continue
+            delivery = session.flight_delivery(flight)
+            if self.server.delivering.publish_to(channel, delivery, packet_id, True) == 0:
                 outbound.done(packet_id, flight)  # [MQTT-3.1.2-25] too large for this client: as if it had been sent
                 self.server.delivering.landed(flight)
-                self.server.delivering.dropped(session, session.flight_delivery(flight))
+                delivery.kept = None  # it was the flight's, and has ended with it
+                self.server.delivering.dropped(session, delivery)
                 self.server.hooks.tell("qos_dropped", session.client_id, packet_id)
 
     # ---- the end -----------------------------------------------------------------------------------------------

@@ -150,7 +150,8 @@ class Delivering(Deliver):
     def dropped(self, session: Session, delivery: Delivery) -> None:
         self.server.stats.publish_dropped += 1
         if delivery.kept is not None:
-            self.fetch(delivery)
+            if self.server.hooks.listens("publish_dropped"):
+                self.fetch(delivery)
             self.forget(delivery)
         member = _member(session, delivery.group)
         if member is not None:

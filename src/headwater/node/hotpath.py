@@ -277,6 +277,8 @@ class HotPath(Collecting):
         acks = channel.out
         nobody = fanout.empty and version == V5
         journal = self.journal if fanout.durable else None
+        if journal is not None:
+            journal.promise(channel)
         stored: Stored | None = None
         count = 0
         while data[te] or data[te + 1]:
@@ -306,8 +308,6 @@ class HotPath(Collecting):
             if count == 0:
                 return 0
             end -= size
-        if journal is not None:
-            journal.promise(channel)
         self._acked(channel, count)
         return end
 

@@ -72,8 +72,9 @@ class Plane:
 
     def _read(self, channel: Channel) -> None:
         hot = self.hot
+        transport = channel.transport
         try:
-            data = channel.recv(channel.read_size)
+            data = channel.recv(channel.read_size) if transport is None else transport.recv(channel.read_size)
         except BlockingIOError:
             return
         except OSError:

@@ -9,6 +9,8 @@ kept from its work, and costs nothing that could be measured.
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -116,6 +118,26 @@ def _group_metrics(groups: list[GroupView]) -> Iterator[Metric]:
     yield from (sent, waiting, members)
 
 
+class InsideCollector(Collector):
+    """What should not grow while the load stays the same."""
+
+    def __init__(self, timers: Callable[[], int]) -> None:
+        self._timers = timers
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        try:
+            tasks = len(asyncio.all_tasks())
+        except RuntimeError:  # asked for outside of the loop
+            tasks = 0
+        blocks = sys.getallocatedblocks()
+        yield GaugeMetricFamily("headwater_timers", "Deadlines that are waited for.", value=self._timers())
+        yield GaugeMetricFamily("headwater_tasks", "Tasks of the event loop, this request's included.", value=tasks)
+        yield GaugeMetricFamily("headwater_memory_blocks", "Blocks of memory that Python has in use.", value=blocks)
+
+
 class Lag:
     """Measures how late the data plane's timers are, as long as it runs."""
 
@@ -150,6 +172,7 @@ def registry_of(broker: Broker) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker.statistics, broker.shared_groups))
     registry.register(BridgeCollector(broker.bridges))
+    registry.register(InsideCollector(lambda: len(broker.server.timers)))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     return registry

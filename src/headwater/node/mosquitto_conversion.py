@@ -46,6 +46,8 @@ class Listener:
 
     settings: dict[str, Any] = field(default_factory=dict)
     tls: dict[str, str] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    """Which of password_file and acl_file are its own."""
     stated: bool = False
     """Whether the file has said where it listens."""
 
@@ -125,6 +127,8 @@ class Conversion:
             self.settings["log_to"] = list(dict.fromkeys(self.destinations))
         if "access.acl_file" in self.settings:
             self.settings.setdefault("access.acl_retained", True)  # Mosquitto's default
+        if self.per_listener:
+            self._finish_files()
         self._finish_persistence()
         self._finish_listeners(([self.default] if self.default.stated else []) + self.listeners)
         if self.bridges:
@@ -148,6 +152,14 @@ class Conversion:
             self.settings |= rows[0]
         else:
             self.settings["listeners"] = rows
+
+    def _finish_files(self) -> None:
+        """A listener that names no file has none, whatever the others have."""
+        for name, ours in (("password_file", "use_passwords"), ("acl_file", "use_rules")):
+            if f"access.{name}" in self.settings:
+                for listener in [self.default, *self.listeners]:
+                    if name not in listener.files:
+                        listener.settings[ours] = False
 
     def _finish_persistence(self) -> None:
         said = self.persistence

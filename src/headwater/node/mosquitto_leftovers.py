@@ -30,7 +30,7 @@ NOT_NEEDED: Final[dict[str, str]] = {
     "dhparamfile": "TLS uses elliptic curves.",
     "tls_engine": "keys are read from files.",
     "ciphers_tls1.3": "those of OpenSSL are used.",
-    "bridge_attempt_unsubscribe": "a bridge whose topics have changed begins a new session at the remote.",
+    "bridge_attempt_unsubscribe": "a bridge unsubscribes from what is no longer among its topics.",
     "bridge_reload_type": "bridges that a reload has changed are started again.",
     "round_robin": "addresses are tried in turn.",
     "local_clientid": _LOCAL,

@@ -171,6 +171,7 @@ def _persistence(name: str) -> Converter:
 def _access(name: str) -> Converter:
     def convert(conversion: Conversion, value: str) -> str:
         before = conversion.settings.setdefault(f"access.{name}", value)
+        conversion.here.files.add(name)
         if name == "acl_file":
             conversion.settings["access.acl_subscribe"] = "always"  # Mosquitto asks its rules at delivery only
         return "" if before == value else f"NOT SUPPORTED: there is one {name} for all listeners, {before}."

@@ -118,6 +118,7 @@ class Publishing:
             message = server.hooks.transform("publish", message, channel)
         if packet.qos == 2 and server.config.terse:
             session.received.add(packet.packet_id)
+            server.promise(channel)
             server.send(channel, Pubrec(packet.packet_id))  # ahead of the copy that the client itself may get
             self.route(message, session)
             return SUCCESS
@@ -170,7 +171,10 @@ class Publishing:
                 chosen.append((session, server.sharing.delivery(group, member, message)))
                 server.hooks.tell("dispatched", group.name, session.client_id, message)
         for session, delivery in server.hooks.transform("select_subscribers", chosen, message):
-            server.delivering.offer(session, delivery)
+            one = delivery
+            if delivery.kept is not None:  # a hook gives it to several: it is one for each
+                one = Delivery(message, delivery.qos, delivery.retain, delivery.identifiers, delivery.group)
+            server.delivering.offer(session, one)
         server.hooks.tell("published", message)
 
     def puback(self, channel: Channel, packet: Puback) -> None:
@@ -212,7 +216,7 @@ class Publishing:
             if self.server.journal is not None:
                 self.server.journal.forgotten(session, packet.packet_id)
                 self.server.promise(channel)
-        elif channel.version == V5:
+        elif channel.version == V5 and not self.server.config.terse:
             reason = PACKET_IDENTIFIER_NOT_FOUND
         self.server.send(channel, Pubcomp(packet.packet_id, reason))
 

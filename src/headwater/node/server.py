@@ -396,7 +396,7 @@ class Server(Slow):
         self.lost(channel)
 
     def overfull(self, channel: Channel) -> None:
-        self.plane.watch(channel, False, True)
+        self.plane.watch(channel, False, channel.backlog_size > 0)
 
     def relieved(self, channel: Channel) -> None:
         channel.congested = False
@@ -406,10 +406,10 @@ class Server(Slow):
     def written(self, channel: Channel) -> None:
         channel.congested = False
         self.plane.watch(channel, True, False)
-        if channel.finishing:
-            self._shut(channel)
-        else:
+        if not channel.finishing:
             self.delivering.drain(channel)
+        elif channel.withheld is None:
+            self._shut(channel)
 
     # ---- routes ------------------------------------------------------------------------------------------------
 

@@ -247,8 +247,8 @@ class Sharing(Share):
         """Deliver what came back to others."""
         for delivery in back:
             group = cast(Group, delivery.group)
-            self.server.delivering.fetch(delivery)
             if len(group):
+                self.server.delivering.fetch(delivery)
                 self.deliver(group, delivery.message)
                 self.server.delivering.forget(delivery)
             else:
@@ -281,7 +281,8 @@ class Sharing(Share):
                 self._drop(group, delivery)
 
     def _drop(self, group: Group, delivery: Delivery) -> None:
-        self.server.delivering.fetch(delivery)
+        if self.server.hooks.listens("publish_dropped"):
+            self.server.delivering.fetch(delivery)
         self.server.delivering.forget(delivery)
         self._dropped(group, delivery.message)
 

@@ -60,6 +60,8 @@ class Waiting:
         self.policy = policy
         self.queue: deque[Delivery] | None = None
         self.queued_bytes = 0
+        self.counted_bytes = 0
+        """Of these, what the budget counts: content that is away is not in memory."""
         self.dropped = 0
         self.given_up: list[Delivery] | None = None
 
@@ -73,16 +75,17 @@ class Waiting:
         queue = self.queue
         if queue is None:
             queue = self.queue = deque()
-        if not self._fits(len(queue), self.queued_bytes, size):
-            if self.policy != DROP_OLDEST or not self._fits(0, 0, size):  # nobody gives way for what cannot fit anyway
+        if not self._fits(len(queue), self.queued_bytes, self.counted_bytes, size):
+            # Nobody gives way for what cannot fit anyway.
+            if self.policy != DROP_OLDEST or not self._fits(0, 0, 0, size):
                 self.dropped += 1
                 return OVERFLOW if self.policy == DISCONNECT_WHEN_FULL else DROPPED
-            while not self._fits(len(queue), self.queued_bytes, size):
+            while not self._fits(len(queue), self.queued_bytes, self.counted_bytes, size):
                 self._give_up(queue.popleft())
         delivery.size = size
         queue.append(delivery)
         self.queued_bytes += size
-        self.budget.used += size
+        self._count(size)
         return QUEUED
 
     def restore(self, delivery: Delivery, size: int) -> None:
@@ -92,19 +95,24 @@ class Waiting:
         delivery.size = size
         self.queue.append(delivery)
         self.queued_bytes += size
-        self.budget.used += OVERHEAD
+        self._count(OVERHEAD)
 
     def put_away(self, delivery: Delivery) -> None:
         """The content of a waiting message is on disk: it need not be here until its turn comes."""
-        self.budget.used -= delivery.size - OVERHEAD
+        self._count(OVERHEAD - delivery.size)
         delivery.message = AWAY
 
-    def _fits(self, count: int, own_bytes: int, size: int) -> bool:
-        """Whether one more has room beside `count` messages of `own_bytes` and what waits elsewhere."""
+    def _count(self, size: int) -> None:
+        self.counted_bytes += size
+        self.budget.used += size
+
+    def _fits(self, count: int, own_bytes: int, counted: int, size: int) -> bool:
+        """Whether one more has room beside `count` messages of `own_bytes`, `counted` in the budget, and what waits
+        elsewhere."""
         return (
             count < self.max_messages
             and own_bytes + size <= self.max_bytes
-            and self.budget.used - self.queued_bytes + own_bytes + size <= self.budget.limit
+            and self.budget.used - self.counted_bytes + counted + size <= self.budget.limit
         )
 
     def first(self, now: float) -> Delivery | None:
@@ -164,4 +172,4 @@ class Waiting:
 
     def _forget(self, delivery: Delivery) -> None:
         self.queued_bytes -= delivery.size
-        self.budget.used -= OVERHEAD if delivery.message is AWAY else delivery.size
+        self._count(-OVERHEAD if delivery.message is AWAY else -delivery.size)

@@ -13,8 +13,11 @@ from headwater.client import V5, V311, Client, ConnectError, Properties
 from headwater.message import Message
 from headwater.node import Broker
 from headwater.node.bridge.path import PATH
+from headwater.node.channel import Channel
+from headwater.wire.packets import SubscribeRequest
+from headwater.wire.reasons import SERVER_BUSY
 from tests.client.scripted import run, until
-from tests.node.bridge.scene import HOST, bridge, broker, client, said, take, until_up
+from tests.node.bridge.scene import HOST, bridge, broker, client, reload, said, take, until_up
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["5.0", "3.1.1"])
 BOTH = {"filter": "#", "direction": "both", "qos": 2, "local_prefix": "here/", "remote_prefix": "there/"}
@@ -45,6 +48,26 @@ def test_messages_go_both_ways_under_new_names_and_do_not_come_back(protocol: st
                 assert (view.up, view.error) == (True, "")
 
     run(scenario())
+
+
+@PROTOCOLS
+def test_each_topic_is_subscribed_to_by_a_packet_of_its_own(protocol: str) -> None:
+    """Some brokers take only a few filters in one."""
+    topics = [{"filter": f"{name}/#", "direction": "in", "qos": 1} for name in "abc"]
+    asked: list[list[str]] = []
+
+    def note(requests: list[SubscribeRequest], _: object) -> list[SubscribeRequest]:
+        asked.append([request.filter for request in requests])
+        return requests
+
+    async def scenario() -> None:
+        async with broker() as far:
+            far.hooks.add("subscribe", note)
+            async with broker(bridge(far.port, *topics, protocol=protocol)) as near:
+                await until_up(near)
+
+    run(scenario())
+    assert asked == [["a/#"], ["b/#"], ["c/#"]]
 
 
 def test_qos_is_that_of_the_entry_at_most() -> None:
@@ -151,6 +174,23 @@ def test_a_remote_that_has_forgotten_us_gets_our_retained_messages_again() -> No
     run(scenario())
 
 
+def test_a_broker_that_comes_back_without_its_sessions_sends_its_retained_messages_again() -> None:
+    """The remote still knows the bridge; but what happened here meanwhile, no session has kept."""
+
+    async def scenario() -> None:
+        async with broker() as far:
+            entry = bridge(far.port, client_id="me")
+            async with broker(entry) as near:
+                await until_up(near)
+            async with broker() as near:
+                near.publish(Message("a", b"x", 1, True))
+                reload(near, entry)
+                await until(lambda: held(far, "a"))
+                assert "me" in far.server.sessions
+
+    run(scenario())
+
+
 def test_what_the_remote_does_not_take_is_lost_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with broker() as far, broker(bridge(far.port)) as near:
@@ -220,6 +260,26 @@ def test_a_broker_that_does_less_gets_what_it_can() -> None:
     run(scenario())
 
 
+def test_a_subscription_that_was_refused_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+    refused = {"a/#"}
+    asked: list[str] = []
+    topics = [{"filter": f"{name}/#", "direction": "in", "qos": 1} for name in "ab"]
+
+    async def scenario() -> None:
+        async with broker() as far, broker(bridge(far.port, *topics, client_id="me")) as near:
+            far.hooks.add("acl_check", lambda channel, topic, write: topic not in refused)
+            far.hooks.add("subscribe", lambda requests, channel: asked.extend(each.filter for each in requests))
+            await until_up(near)
+            assert set(far.server.sessions["me"].subscriptions) == {"b/#"}
+            refused.clear()
+            far.disconnect("me", SERVER_BUSY)
+            await until(lambda: set(far.server.sessions["me"].subscriptions) == {"a/#", "b/#"})
+
+    run(scenario())
+    assert asked == ["a/#", "b/#", "a/#"]
+    assert "bridge 'north' may not subscribe to 'a/#' at the remote" in caplog.text
+
+
 # ---- who may ---------------------------------------------------------------------------------------------------
 
 
@@ -239,7 +299,11 @@ def test_the_rules_of_access_do_not_hold_for_the_bridge_at_its_own_broker(tmp_pa
                 await there.publish("open/a", "x", qos=1)
                 await take(here, 1)
                 await until(lambda: near.bridges()[0].received.forwarded == 6)
+                connection = near.server.sessions["$bridge/north"].connection
+                assert isinstance(connection, Channel)
+                assert connection.meter is None and connection.rights is None
                 near.reload_access()
+                assert connection.meter is None and connection.rights is None
                 await there.publish("secret/b", "x", qos=1)
                 await until(lambda: near.bridges()[0].received.forwarded == 7)
                 with pytest.raises(ConnectError, match="client identifier not valid"):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headwater.client import Client
+from headwater.client import Client, Reconnect
 from headwater.node import Broker, Config
 from headwater.node.bridge.bridge import Bridge
 from headwater.node.bridge.inside import Inside
@@ -16,10 +18,11 @@ from headwater.node.bridge.metrics import BridgeCollector
 from headwater.node.bridge.view import BridgeView, Traffic
 from headwater.node.config import ConfigError
 from headwater.node.metrics import registry_of
+from headwater.node.persistence.memory import MemoryBackend
 from tests.brokers import free_port
 from tests.client.scripted import run, until
 from tests.node.admin.api import Api
-from tests.node.bridge.scene import bridge, broker, client, reload, said, take, until_up
+from tests.node.bridge.scene import HOST, bridge, broker, client, reload, said, take, until_up
 from tests.node.bridge.test_bridge import held
 
 A = {"filter": "a/#", "direction": "both", "qos": 1}
@@ -61,6 +64,31 @@ def test_a_bridge_that_does_not_change_goes_on_undisturbed() -> None:
     run(scenario())
 
 
+def test_nobody_is_served_before_the_bridge_keeps_what_comes() -> None:
+    """From the first message on, what is to go out waits for the remote, wherever that is."""
+    port = free_port()
+    connected: list[tuple[str, bool]] = []
+
+    async def scenario() -> None:
+        near = Broker(Config(host=HOST, port=port, sys_interval=0, bridges=[bridge(free_port(), A)]))
+        sessions = near.server.sessions
+
+        def note(found: Any, _: object) -> None:
+            kept = sessions.get("$bridge/north")
+            connected.append((found.client_id, kept is not None and "a/#" in kept.subscriptions))
+
+        near.hooks.add("connect", note)
+        starting = asyncio.create_task(near.start())
+        async with client(port, client_id="early", reconnect=Reconnect(0.001, 0.001, from_start=True)):
+            await starting
+            assert "a/#" in sessions["$bridge/north"].subscriptions
+        await near.stop()
+
+    run(scenario())
+    assert connected[0] == ("$bridge/north", False)
+    assert connected[-1] == ("early", True)
+
+
 def test_a_bridge_whose_topics_change_keeps_what_waits_and_unsubscribes_from_the_rest() -> None:
     async def scenario() -> None:
         async with broker() as far, broker(bridge(far.port, A, client_id="me")) as near:
@@ -73,6 +101,18 @@ def test_a_bridge_whose_topics_change_keeps_what_waits_and_unsubscribes_from_the
                 await here.publish("a/x", "no", qos=1)
                 await here.publish("b/x", "yes", qos=1)
                 assert said(await take(there, 1)) == [("b/x", b"yes")]
+
+    run(scenario())
+
+
+def test_another_client_id_ends_the_old_session_at_the_remote() -> None:
+    async def scenario() -> None:
+        async with broker() as far, broker(bridge(far.port, A, client_id="me")) as near:
+            await until_up(near)
+            reload(near, bridge(far.port, A, client_id="you"))
+            await until(lambda: set(far.server.sessions) == {"you"})
+            reload(near, bridge(far.port, B, client_id="you"))
+            await until(lambda: far.server.sessions["you"].subscriptions.keys() == {"b/#"})
 
     run(scenario())
 
@@ -150,6 +190,32 @@ def test_sessions_that_a_bridge_of_old_left_are_removed() -> None:
             assert set(near.server.sessions) == {"$bridge/old", "somebody"}
             reload(near, bridge(far.port, A))
             await until(lambda: set(near.server.sessions) == {"$bridge/north", "somebody"})
+
+    run(scenario())
+
+
+def test_sessions_of_bridges_go_when_no_bridge_is_left() -> None:
+    async def scenario() -> None:
+        backend = MemoryBackend()
+        async with broker() as far:
+            config = Config(host=HOST, port=0, sys_interval=0, bridges=[bridge(far.port, A)])
+            async with Broker(config, backend=backend) as near:
+                await until_up(near)
+            for bridges in (config.bridges, []):
+                backend = backend.crashed(None)
+                async with Broker(config.model_copy(update={"bridges": bridges}), backend=backend) as near:
+                    assert ("$bridge/north" in near.server.sessions) == bool(bridges)
+
+    run(scenario())
+
+
+def test_nothing_starts_after_the_end() -> None:
+    async def scenario() -> None:
+        async with broker() as far:
+            async with broker(bridge(far.port, A)) as near:
+                await until_up(near)
+            await near.use_bridges(near.prepare_bridges(near.config))
+            assert near.bridges() == []
 
     run(scenario())
 

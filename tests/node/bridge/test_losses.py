@@ -150,14 +150,19 @@ def test_what_the_remote_has_not_acknowledged_is_not_acknowledged_here() -> None
             sent.set()
             await peer.next_packet()
 
-        async with Scripted(silent) as port, broker() as far, client(far.port, "came/#") as there:
-            async with broker(bridge(port, OUT, notifications="none")) as near, client(near.port) as here:
-                for number in range(3):
-                    await here.publish("out/a", f"{number}", qos=1 + number % 2)
-                await sent.wait()
-                assert near.bridges()[0].waiting == 3
-                reload(near, bridge(far.port, OUT))
-                assert [each.payload for each in await take(there, 3)] == [b"0", b"1", b"2"]
+        async with (
+            Scripted(silent) as port,
+            broker() as far,
+            broker(bridge(port, OUT, notifications="none")) as near,
+            client(far.port, "came/#") as there,
+            client(near.port) as here,
+        ):
+            for number in range(3):
+                await here.publish("out/a", f"{number}", qos=1 + number % 2)
+            await sent.wait()
+            assert near.bridges()[0].waiting == 3
+            reload(near, bridge(far.port, OUT))
+            assert [each.payload for each in await take(there, 3)] == [b"0", b"1", b"2"]
 
     run(scenario())
 
@@ -182,12 +187,16 @@ def test_what_our_own_broker_has_not_acknowledged_is_not_acknowledged_there() ->
     run(scenario())
 
 
-def test_what_comes_while_the_remote_is_away_waits_for_it() -> None:
-    """QoS 1 and 2, from the very beginning and in order; QoS 0 does not."""
+@pytest.mark.parametrize("was_up", [False, True])
+def test_what_comes_while_the_remote_is_away_waits_for_it(was_up: bool) -> None:
+    """QoS 1 and 2, from the very beginning and in order; QoS 0 does not, and takes no room."""
     port = free_port()
 
     async def scenario() -> None:
         async with broker(bridge(port, OUT, max_inflight=10)) as near, client(near.port) as here:
+            if was_up:
+                async with broker(port=port):
+                    await until_up(near)
             await until(lambda: near.bridges()[0].error.endswith("(is a broker running?)"))
             for number in range(100):
                 await here.publish("out/0", "no", qos=0)
@@ -264,6 +273,38 @@ def test_a_remote_that_does_not_read_does_not_take_our_memory() -> None:
                 assert near.bridges()[0].waiting == 300
                 assert len(near.server.sessions["$bridge/north"].outbound.flights) == 5
                 over.set()
+
+    run(scenario())
+
+
+def test_what_comes_faster_than_we_take_it_waits_at_the_remote() -> None:
+    """Also QoS 0, which is dropped only on its way out: our own broker always goes on."""
+
+    async def scenario() -> None:
+        async with (
+            broker() as far,
+            broker(bridge(far.port, OUT, IN, protocol="3.1.1", max_inflight=20), outbound_buffer=4096) as near,
+            client(far.port) as there,
+            client(near.port, "came/#", receive_maximum=1000) as here,
+        ):
+            await until_up(near)
+            assert near._bridges is not None
+            ours = near.server.sessions["$bridge/north"].connection
+            theirs = far.server.sessions[near.bridges()[0].client_id].connection
+            assert isinstance(ours, Channel) and isinstance(theirs, Channel)
+            far.server.pause(theirs)
+            await here.publish("out/a", "under way", qos=1)  # so that the client reads on for the answer
+            await until(lambda: near.server.sessions["$bridge/north"].outbound.flights)
+            near.server.pause(ours)
+            for number in range(300):
+                await there.publish("out/a", b"x" * 1000)
+                await there.publish("out/a", f"{number}", qos=1)
+            link = near._bridges._running["north"]._remote._conversation._link
+            await until(lambda: link is not None and link.is_paused)
+            near.server.resume(ours)
+            far.server.resume(theirs)
+            assert len(await take(here, 600)) == 600
+            assert near.bridges()[0].received.dropped == 0
 
     run(scenario())
 

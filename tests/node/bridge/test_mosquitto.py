@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwater.message import Message
+from headwater.node import Broker
 from tests.brokers import free_port, running
 from tests.client.scripted import run, until
 from tests.node.bridge.scene import HOST, bridge, broker, client, said, take, until_up
@@ -108,33 +109,37 @@ def test_a_bridge_of_mosquitto_to_us(tmp_path: Path, version: str) -> None:
     )
 
     async def scenario() -> None:
-        with running("mosquitto", tmp_path, settings) as theirs:
-            async with broker(port=port) as ours, client(theirs, "#") as there, client(port, "#") as here:
-                await until(
-                    lambda: any(each.subscriptions for each in ours.server.sessions.values() if "up" in each.client_id)
-                )
-                await there.publish("a", "1", qos=1)
-                assert said(await take(here, 1)) == [("a", b"1")]
-                await here.publish("b", "2", qos=1)
-                assert said(await take(there, 2)) == [("a", b"1"), ("b", b"2")]
-                await there.publish("c", "end", qos=1)
-                assert said(await take(here, 2)) == [("b", b"2"), ("c", b"end")]
+        async with broker(port=port) as ours:
+            with running("mosquitto", tmp_path, settings) as theirs:
+                await bridged(ours, theirs)
+
+    async def bridged(ours: Broker, theirs: int) -> None:
+        async with client(theirs, "#") as there, client(port, "#") as here:
+            await until(
+                lambda: any(each.subscriptions for each in ours.server.sessions.values() if "up" in each.client_id)
+            )
+            await there.publish("a", "1", qos=1)
+            assert said(await take(here, 1)) == [("a", b"1")]
+            await here.publish("b", "2", qos=1)
+            assert said(await take(there, 2)) == [("a", b"1"), ("b", b"2")]
+            await there.publish("c", "end", qos=1)
+            assert said(await take(here, 2)) == [("b", b"2"), ("c", b"end")]
 
     run(scenario())
 
 
 def test_mosquitto_in_a_ring(tmp_path: Path) -> None:
     """Mosquitto keeps user properties, so a ring through it ends: ours to Mosquitto to ours again by its own bridge."""
-    port = free_port()
+    port, theirs = free_port(), free_port()
     settings = (
-        f"allow_anonymous true\nconnection up\naddress {HOST}:{port}\ntopic # out 1\n"
+        f"allow_anonymous true\nlistener {theirs} {HOST}\nconnection up\naddress {HOST}:{port}\ntopic # out 1\n"
         "bridge_protocol_version mqttv50\nrestart_timeout 1\n"
     )
 
     async def scenario() -> None:
-        with running("mosquitto", tmp_path, settings) as theirs:
-            only_out = {"filter": "#", "direction": "out", "qos": 1}
-            async with broker(bridge(theirs, only_out), port=port) as ours, client(port, "#") as here:
+        entry = bridge(theirs, {"filter": "#", "direction": "out", "qos": 1})
+        async with broker(entry, port=port) as ours, client(port, "#") as here:
+            with running("mosquitto", tmp_path, settings):
                 await until_up(ours)
                 await until(lambda: any("up" in each for each in ours.server.sessions))
                 await here.publish("a", "x", qos=1)

@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 
-from headwater.message import Message
+from headwater.message import Delivery, Message
 from headwater.node.config import Config
 from headwater.node.persistence.journal import NEVER_WITHHELD
 from headwater.node.persistence.records import DELIVERY, MESSAGE, RECEIVED, RETAINED, SESSION, SUBSCRIPTION
 from headwater.session.kept import AWAY
+from headwater.session.session import Session
 from headwater.wire.packets import (
     Connack,
     Connect,
@@ -311,6 +312,28 @@ def test_the_end_of_a_session_leaves_nothing() -> None:
     assert count(broker, SESSION) == 2
     for client in ("a", "p"):
         passing(broker, client)
+    broker.settle()
+    assert list(broker.backend.scan(b"")) == []
+
+
+def test_a_delivery_that_a_hook_gives_to_others_too_is_one_for_each() -> None:
+    broker = DurableBroker()
+    for name in ("a", "b"):
+        connect(broker, name).lose()
+    reader = connect(broker, "c")
+    subscribe(broker, reader, "t", 1)
+    reader.lose()
+
+    @broker.hooks.on("select_subscribers")
+    def all_of_them(chosen: list[tuple[Session, Delivery]], message: Message) -> list[tuple[Session, Delivery]]:
+        ((_, delivery),) = chosen
+        return [(session, delivery) for session in broker.server.sessions.values() if session.durable]
+
+    publish(passing(broker), "t")
+    broker.settle()
+    assert (count(broker, MESSAGE), count(broker, DELIVERY)) == (1, 3)
+    for name in ("a", "b", "c"):
+        passing(broker, name)
     broker.settle()
     assert list(broker.backend.scan(b"")) == []
 

@@ -19,6 +19,7 @@ from headwater.node.persistence import rocks
 from headwater.node.persistence.backend import Backend, StorageError
 from headwater.node.persistence.rocks import RocksBackend, explained
 from headwater.node.persistence.schema import open_folder
+from tests.node.persistence.killed import copy_as_killed
 
 BATCH = 3
 
@@ -47,8 +48,7 @@ def made(tmp_path: Path) -> tuple[Path, list[int]]:
         backend.write(batch(number), [])
         ends.append(log.stat().st_size)
     backend.sync()
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
+    copy = copy_as_killed(folder, tmp_path / "copy")
     backend.close()
     return copy, ends
 

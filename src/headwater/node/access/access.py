@@ -150,13 +150,14 @@ class Access:
         if channel.identity is not None:
             return self._known(channel, Identity(channel.identity))
         password = packet.password
-        if self._tokens is not None and password is not None and looks_like_token(password):
+        asks = self._asks(channel)
+        if asks and self._tokens is not None and password is not None and looks_like_token(password):
             return self._check_token(channel, packet, self._tokens, password)
-        if packet.username is not None and self.settings.authenticates:
+        if packet.username is not None and asks:
             return self._check_password(channel, packet, packet.username, password)
         if packet.username is None and self.anonymous(channel):
             return self._known(channel, Identity(None))
-        if not self.settings.authenticates and self.anonymous(channel):
+        if not asks and self.anonymous(channel):
             return self._known(channel, Identity(packet.username))
         return Refusal(NOT_AUTHORIZED, "anonymous clients are not allowed here")
 
@@ -164,7 +165,11 @@ class Access:
         """Whether nobody need say who it is here: where that is stated; where nothing is, only on this machine and
         only if no passwords or tokens are asked for."""
         allowed = channel.allow_anonymous
-        return bool(allowed) or (allowed is None and channel.loopback and not self.settings.authenticates)
+        return bool(allowed) or (allowed is None and channel.loopback and not self._asks(channel))
+
+    def _asks(self, channel: Channel) -> bool:
+        """Whether clients have to show that they are who they say."""
+        return self.settings.authenticates and channel.use_passwords
 
     def _known(self, channel: Channel, identity: Identity) -> Refusal | None:
         """The identity is certain."""
@@ -311,6 +316,8 @@ class Access:
     def _give_rights(self, channel: Channel | None, session: Session, identity: Identity) -> None:
         rights = self.rights_of(identity, session.client_id)
         if channel is not None:
+            if not channel.use_rules:
+                rights = None
             channel.rights = rights
         if session.rights is rights:
             return
@@ -326,7 +333,7 @@ class Access:
         """Read all files again; live connections have their new rights when this returns, and those whose password is
         another one now, or whose user is gone, end. AccessError: a file cannot be used, and everything is as before."""
         loaded = _Loaded(settings)
-        old = self.quotas
+        old, had_rules = self.quotas, self._rules is not None
         self._use(settings, loaded)
         self.quotas.take_over(old)
         for session in list(self.server.sessions.values()):
@@ -334,6 +341,8 @@ class Access:
             identity = None if channel is None else self._identities.get(channel)
             if channel is None and isinstance(session.rights, RuleRights) and session.rights.of_token:
                 continue  # the token is not here any more; its rights are those of the session until another comes
+            if channel is None and session.rights is None and had_rules:
+                continue  # it was last connected where there are no rules
             self._give_rights(channel, session, identity or Identity(session.username))
             if channel is not None:
                 if identity is not None and not self._still_valid(identity):

@@ -61,17 +61,19 @@ class Bridge:
         self._is_subscribed = False
         self._is_new_here = False
         self._connected = asyncio.Event()
+        self.keeps = asyncio.Event()
+        """What is to go out reaches us: the subscriptions at our own broker are made."""
         self.is_to_be_forgotten = False
         """Whether the remote is to forget us when the bridge ends."""
         self._local = self._make_local()
         self._remote = self._make_remote()
         converting = Converting(settings, broker, self._local, self._remote)
-        window, loose = settings.max_inflight, broker.config.outbound_buffer
+        most = broker.config.outbound_buffer
         out = Way(self._local, self._remote, converting.outgoing, figures.sent)
         into = Way(self._remote, self._local, converting.incoming, figures.received)
         self._pumps = [
-            Pump(settings.name, out, window=window, most_loose=loose, comes_back=False),
-            Pump(settings.name, into, window=window, most_loose=loose, comes_back=True),
+            Pump(settings.name, out, most, drops=True),
+            Pump(settings.name, into, most, drops=False),
         ]
 
     @property
@@ -167,6 +169,7 @@ class Bridge:
         await self._local.connect()
         self._is_new_here = not self._local.session_present
         await self._subscribe_here()
+        self.keeps.set()
         self._notify_local(b"0")
         self._local.suspend()
         await self._remote.connect()
@@ -194,7 +197,8 @@ class Bridge:
             self._former = []
         if self._missing:
             asked = self._missing
-            reasons = await remote.subscribe(asked)
+            # One by one: some brokers take only a few filters in one packet.
+            reasons = [reason for each in asked for reason in await remote.subscribe([each])]
             self._missing = self._complain("at the remote", asked, reasons)
         self._is_subscribed = True
         self._changed(None)

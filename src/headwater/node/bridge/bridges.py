@@ -16,6 +16,8 @@ from headwater.node.broker import Broker
 
 log: Final = logging.getLogger("headwater.bridge")
 
+START_PATIENCE: Final = 5.0
+
 
 class Bridges:
     def __init__(self, broker: Broker) -> None:
@@ -37,11 +39,11 @@ class Bridges:
                     await self._stop(name, forget=True)
                 elif named[name] != bridge.prepared:
                     await self._stop(name, forget=_goes_elsewhere(bridge.prepared, named[name]))
-                    self._start(named[name], bridge.prepared.remote_filters)
+                    await self._start(named[name], bridge.prepared.remote_filters)
             remove_orphans(self._broker.server, named)
             for name, prepared in named.items():
                 if name not in self._running:
-                    self._start(prepared, [])
+                    await self._start(prepared, [])
 
     async def stop(self) -> None:
         """All of them; their sessions are kept."""
@@ -52,10 +54,13 @@ class Bridges:
     def views(self) -> list[BridgeView]:
         return [self._view(bridge) for _, bridge in sorted(self._running.items())]
 
-    def _start(self, prepared: Prepared, former: list[str]) -> None:
+    async def _start(self, prepared: Prepared, former: list[str]) -> None:
+        """Returns when no message that is published from then on can pass the bridge by."""
         name = prepared.settings.name
         bridge = self._make(prepared, former)
         self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(bridge))
+        with contextlib.suppress(TimeoutError):  # it fails, and is tried again
+            await asyncio.wait_for(bridge.keeps.wait(), START_PATIENCE)
 
     def _make(self, prepared: Prepared, former: list[str]) -> Bridge:
         name = prepared.settings.name

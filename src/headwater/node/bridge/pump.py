@@ -7,11 +7,12 @@ both sides keep their sessions. After a restart of the process the first side se
 the second may get it twice.
 
 Acknowledgements leave in the order in which the messages came, whatever the order of the answers, so the answers are
-waited for in that order, too. `window` bounds the messages under way.
+waited for in that order, too. How many are under way is bounded by the source, which takes no more from its broker than
+its Receive Maximum before some are acknowledged.
 
-QoS 0 is not waited for: it is dropped if the remote is away, or the other side has not taken what went before.
-Otherwise one slow side would stop us from reading the other, and with it the acknowledgements for the way back: the two
-directions could wait for each other for ever.
+On its way out, QoS 0 is not waited for: it is dropped if too much of what went before has not left. Otherwise a slow
+remote would stop us from reading what our own broker says, and with it the acknowledgements for the way in: the two
+directions could wait for each other for ever. On its way in it is waited for, since our own broker goes on.
 """
 
 from __future__ import annotations
@@ -42,30 +43,30 @@ class Way(NamedTuple):
 
 
 class Pump:
-    """`window` bounds the messages of QoS 1 and 2 under way, `most_loose` the bytes of QoS 0; the latter wait for a
-    target that is away only if it `comes_back` at once."""
+    """`most_loose` bounds the bytes of QoS 0 that were taken and have not left; beyond, they are waited for, or with
+    `drops` dropped."""
 
-    def __init__(self, name: str, way: Way, *, window: int, most_loose: int, comes_back: bool) -> None:
+    def __init__(self, name: str, way: Way, most_loose: int, *, drops: bool) -> None:
         self._name = name
         self._source, self._target, self._convert, self._traffic = way
         self._most_loose = most_loose
-        self._comes_back = comes_back
+        self._drops = drops
         self._loose = 0
-        self._under_way: asyncio.Queue[tuple[Message, asyncio.Future[int]]] = asyncio.Queue(window)
+        self._under_way: asyncio.Queue[tuple[Message, asyncio.Future[int]]] = asyncio.Queue()
         self._complained = False
 
     async def take(self) -> None:
         """Take what comes and send it, until cancelled."""
         async for message in self._source.messages:
             if message.qos == 0:
-                self._send_loose(message)
+                await self._send_loose(message)
                 continue
             answer = self._send(message)
             if answer is None:
                 self._traffic.dropped += 1
                 await message.ack()
             else:
-                await self._under_way.put((message, answer))
+                self._under_way.put_nowait((message, answer))
 
     async def acknowledge(self) -> None:
         """Acknowledge what the target has taken, until cancelled."""
@@ -86,9 +87,9 @@ class Pump:
             log.warning("bridge %r: a message to %.200r is dropped: %s", self._name, message.topic, error)
             return None
 
-    def _send_loose(self, message: Message) -> None:
-        has_room = (self._comes_back or self._target.is_connected) and self._loose <= self._most_loose
-        answer = self._send(message) if has_room else None
+    async def _send_loose(self, message: Message) -> None:
+        is_full = self._loose > self._most_loose
+        answer = None if is_full and self._drops else self._send(message)
         if answer is None:
             self._traffic.dropped += 1
         elif answer.done():
@@ -97,6 +98,8 @@ class Pump:
             size = len(message.payload) + len(message.topic) + HEADERS
             self._loose += size
             answer.add_done_callback(lambda done: self._sent_loose(message, done, size))
+            if is_full:
+                await asyncio.wait([answer])
 
     def _sent_loose(self, message: Message, answer: asyncio.Future[int], size: int = 0) -> None:
         self._loose -= size

@@ -30,6 +30,7 @@ class ThreadCommitter(Committer):
         self.failed = failed
         self.journal: Journal | None = None
         self.error: StorageError | None = None
+        self._error_told = False
         self._batches: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._done: Batch | None = None
         self._idle = threading.Event()
@@ -52,6 +53,11 @@ class ThreadCommitter(Committer):
         assert journal is not None
         self.server.timers.at(self.server.hot.now + seconds, journal.begin)
 
+    def give_up(self, error: Exception) -> None:
+        log.error("a commit cannot be written", exc_info=error)
+        self.error = StorageError(f"a commit cannot be written: {error!r}")
+        os.eventfd_write(self.descriptor, 1)
+
     def ready(self) -> None:
         """On the loop's thread: a batch is done."""
         try:
@@ -64,7 +70,9 @@ class ThreadCommitter(Committer):
     def _finish(self) -> None:
         batch, self._done = self._done, None
         if self.error is not None:
-            self.failed(self.error)
+            if not self._error_told:
+                self._error_told = True
+                self.failed(self.error)
         elif batch is not None and self.journal is not None:
             self.server.hot.now = time.monotonic()
             crash_point("before-acknowledge")
@@ -79,10 +87,12 @@ class ThreadCommitter(Committer):
         while True:
             self._idle.wait()
             self._finish()
+            if self.error is not None:
+                return
             if hot.changed:
                 hot.flush()
             journal.begin()
-            if not journal.running or self.error is not None:
+            if not journal.running:
                 return
 
     def close(self) -> None:
@@ -118,5 +128,6 @@ class ThreadCommitter(Committer):
                 log.exception("a commit failed")
                 self.error = StorageError(f"a commit failed: {error!r}")
             self._done = batch
+            del batch  # not to be held until the next one comes
             self._idle.set()
             os.eventfd_write(self.descriptor, 1)

@@ -87,6 +87,10 @@ class Committer:
         """Call `Journal.begin` in so many seconds."""
         raise RuntimeError("not connected")
 
+    def give_up(self, error: Exception) -> None:
+        """There is a change that cannot be written: no batch can follow."""
+        raise RuntimeError("not connected")
+
 
 class Journal:
     def __init__(self, turn: Turn, retained: Retained, budget: Budget, committer: Committer) -> None:
@@ -196,7 +200,7 @@ class Journal:
             stored = Stored(self.new_number(), message, b"", b"", 0, "")
             message.stored = stored
         elif stored.message is None and not stored.head:
-            stored.message = message  # it was away, and may have to be written again
+            stored.message = message  # it was away or done with, and may have to be written again
         kept = self.keep_stored(owner, stored, delivery.qos)
         kept.retain = delivery.retain
         kept.identifiers = delivery.identifiers
@@ -235,10 +239,12 @@ class Journal:
             self._deletes.append(delivery_key(kept.owner, kept.number))
         stored = kept.stored
         stored.references -= 1
-        if stored.references == 0 and stored.written:
-            stored.written = False
-            self._deletes.append(number_key(MESSAGE, stored.number))
-            stored.number = self.new_number()
+        if stored.references == 0:
+            stored.message = None  # which knows it, too: without this, both would wait for the garbage collector
+            if stored.written:
+                stored.written = False
+                self._deletes.append(number_key(MESSAGE, stored.number))
+                stored.number = self.new_number()
         self.turn.changed = True
 
     def fetch(self, delivery: Delivery) -> None:
@@ -263,6 +269,10 @@ class Journal:
     def restored(self, owner: int, line: Waiting) -> None:
         """A session or a group is there that was on disk."""
         self._lines[owner] = line
+
+    def group_is_gone(self, number: int) -> None:
+        """A group is on disk that nobody is in any more."""
+        self._record(number_key(GROUP, number), None)
 
     def unreferenced(self, stored: Stored) -> None:
         """A message is on disk that nobody waits for."""
@@ -296,7 +306,12 @@ class Journal:
         if self.running or not self.changed:
             return
         self.changed = False
-        batch = self._batch()
+        try:
+            batch = self._batch()
+        except Exception as error:
+            self.running = True  # for ever: some of it counts as written now, and is not
+            self.committer.give_up(error)
+            return
         self.sequence += 1
         if batch.puts or batch.deletes:
             self.running = True
@@ -329,6 +344,7 @@ class Journal:
         if delivery is not None and line is not None and delivery.message is not AWAY and kept.packet_id == 0:
             line.put_away(delivery)
             kept.stored.message = None
+            kept.stored.head = kept.stored.tail = b""
 
     def _record(self, key: bytes, value: bytes | None) -> None:
         self._records[key] = value

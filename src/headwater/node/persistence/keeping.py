@@ -35,7 +35,7 @@ class Keeping:
         started = time.monotonic()
         try:
             recovered = recover(server, backend, self.journal)
-        except StorageError:
+        except BaseException:
             committer.close()
             raise
         log.info("took up %s in %.1f s", recovered, time.monotonic() - started)

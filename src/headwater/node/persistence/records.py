@@ -39,8 +39,8 @@ RETAINED: Final = b"r"
 ANY_ID: Final = b"\x00\x01"
 
 _NUMBER: Final = struct.Struct(">Q")
-_MESSAGE: Final = struct.Struct(">BdH")
-_DELIVERY: Final = struct.Struct(">QBHIH")
+_MESSAGE: Final = struct.Struct(">BdI")
+_DELIVERY: Final = struct.Struct(">QBHII")
 _SUBSCRIPTION: Final = struct.Struct(">BBI")
 
 _QOS: Final = 0x03
@@ -106,7 +106,18 @@ def message_in(record: bytes, offset: float) -> Message:
     body = start + 2
     while record[body - 1] & 0x80:
         body += 1
-    packet = decode(record[start], record[body:], version, FROM_CLIENT)
+    first = record[start]
+    if version == V5:
+        end = body + 2 + (record[body] << 8 | record[body + 1])
+        properties = end + 2 if first & 0x06 else end
+        if record[properties] == 0:  # the usual case, and a start may have a million of them to read
+            topic = record[body + 2 : end].decode()
+            retain = first & 0x01 != 0
+            message = Message(topic, record[properties + 1 :], first >> 1 & 0x03, retain, publisher=publisher)
+            message.expires_at = expires_at if expires_at == NEVER else expires_at - offset
+            message.owner = owner if has_owner else None
+            return message
+    packet = decode(first, record[body:], version, FROM_CLIENT)
     message = message_of(cast(Publish, packet), publisher, 0.0)
     message.expires_at = expires_at if expires_at == NEVER else expires_at - offset
     message.owner = owner if has_owner else None

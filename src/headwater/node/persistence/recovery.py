@@ -8,7 +8,9 @@ sessions' time begins now, and so does the delay of their wills.
 
 from __future__ import annotations
 
+import gc
 import json
+import struct
 import time
 from typing import Any, NamedTuple, cast
 
@@ -37,6 +39,7 @@ from headwater.session.kept import AWAY, Kept, Stored
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.session.waiting import Waiting
+from headwater.wire.errors import RemoteProtocolError
 
 FOR_EVER = 0xFFFFFFFF
 
@@ -63,7 +66,9 @@ class Recovery:
         self.offset = time.time() - time.monotonic()
         self.highest = 0
         self.sessions: dict[int, Session] = {}
-        self.groups: dict[int, Group] = {}
+        self.groups: dict[int, Group | None] = {}
+        """None: nobody is in it any more, because those who were have gone with the process."""
+        self.nobodys: list[Kept] = []
         self.stored: dict[int, Stored] = {}
         self.wills: list[tuple[Session, dict[str, Any]]] = []
         self.deliveries = 0
@@ -83,7 +88,7 @@ class Recovery:
                 self.kind = kind
                 read()
                 crash_point("in-recovery")
-        except (ValueError, KeyError, IndexError, TypeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, struct.error, RemoteProtocolError) as error:
             raise StorageError(
                 f"a {self.kind} in the data folder cannot be understood ({error!r}); restore a backup, or export what "
                 "can be read with `headwater export`"
@@ -145,8 +150,8 @@ class Recovery:
                 connecting.remove(session)
             elif session.expires_at != NEVER:
                 connecting.expire_at(session, session.expires_at)
-            if session.number:
-                self.journal.session_changed(session)
+            if "away" not in fields:
+                self.journal.session_changed(session)  # it was connected, and is not any more
 
     def _read_subscriptions(self) -> None:
         for key, value in self.backend.scan(SUBSCRIPTION):
@@ -166,9 +171,11 @@ class Recovery:
             share, filter = json.loads(value)
             group = self.server.router.groups.get(share, filter)
             number = self._number(key)
-            if group is not None:
+            if group is None:
+                self.journal.group_is_gone(number)
+            else:
                 group.number = number
-                self.groups[number] = group
+            self.groups[number] = group
 
     # ---- messages ----------------------------------------------------------------------------------------------
 
@@ -193,6 +200,8 @@ class Recovery:
         for stored in self.stored.values():
             if stored.references == 0:
                 self.journal.unreferenced(stored)
+        for kept in self.nobodys:
+            self.journal.done(kept)
 
     def _group_of(self, name: str) -> Group | None:
         if not name:
@@ -220,22 +229,30 @@ class Recovery:
         if session is not None:
             line = session.outbound
         else:
-            group = self.groups[kept.owner]
-            delivery.group = group
-            line = self.server.sharing.line(group)
+            owner = self.groups[kept.owner]
+            if owner is None:
+                self.nobodys.append(kept)
+                return
+            delivery.group = owner
+            line = self.server.sharing.line(owner)
             self.journal.restored(kept.owner, line)
         kept.delivery = delivery
         line.restore(delivery, size)
 
     def _read_retained(self) -> None:
         retained = self.server.router.retained
+        changes, retained.changes = retained.changes, None
         for _, value in self.backend.scan(RETAINED):
-            message = message_in(value, self.offset)
-            if message.expires_at > self.now:
-                retained.put(message)
-        assert retained.changes is not None
-        retained.changes.clear()
+            retained.put(message_in(value, self.offset))
+        retained.changes = changes
 
 
 def recover(server: Server, backend: Backend, journal: Journal) -> Recovered:
-    return Recovery(server, backend, journal).run()
+    """Take up what is on disk. StorageError: a record cannot be understood."""
+    collecting = gc.isenabled()
+    gc.disable()  # millions of objects come, none goes: looking for garbage among them took most of the time
+    try:
+        return Recovery(server, backend, journal).run()
+    finally:
+        if collecting:
+            gc.enable()
