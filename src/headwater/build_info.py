@@ -36,6 +36,7 @@ COMPILED: Final = (
     "node/sampling",
     "node/server",
     "node/connecting",
+    "node/ending",
     "node/delivering",
     "node/sharing",
     "node/publishing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 Fault = Callable[[int, bytes], list[bytes]]
@@ -21,12 +22,19 @@ class FakeBroker:
     """
 
     def __init__(
-        self, fault: Fault = faithful, *, everybody_gets_all: bool = False, granted: int = 0, piece: int = 1 << 20
+        self,
+        fault: Fault = faithful,
+        *,
+        everybody_gets_all: bool = False,
+        granted: int = 0,
+        piece: int = 1 << 20,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.fault = fault
         self.everybody_gets_all = everybody_gets_all
         self.granted = granted
         self.piece = piece
+        self.tls = tls
         self.connections = 0
         self.published: list[bytes] = []  # topics
         self.filters: list[bytes] = []
@@ -35,7 +43,7 @@ class FakeBroker:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> FakeBroker:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls)
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 

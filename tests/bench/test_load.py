@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import ssl
 from pathlib import Path
 
 import pytest
 
 from headwater.bench.load import VIOLATIONS, LoadError, LoadGenerator, Result, build
+from headwater.bench.tls import Certificate
 from tests.bench.fake_broker import FakeBroker, Fault, faithful
 
 PAIRS = "--publishers 2 --subscribers 2 --topics 2 --window 10"
@@ -264,3 +266,36 @@ def test_without_gcc_the_message_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LoadError, match="gcc is needed"):
         build(tmp_path)
+
+
+def test_with_tls_the_same_is_found(tmp_path: Path) -> None:
+    """What the generator counts does not depend on what lies below it, and its reads overlook nothing."""
+    certificate = Certificate.make(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.file, certificate.key)
+    load = build(tmp_path, tls=certificate.file)
+    for options in (PAIRS, f"{PAIRS} --payload 3000", f"{PAIRS} --window 1 --burst 1", f"{PAIRS} --rate 500"):
+        broker = FakeBroker(tls=context)
+        result = run(load, broker, options)
+        assert violations(result) == {}
+        assert result["delivered"] == len(broker.published) > 50
+    assert violations(run(load, FakeBroker(drop_once, tls=context), PAIRS))["gaps"] == 1
+
+    async def agreed() -> str:
+        async with FakeBroker(tls=context) as broker:
+            return await asyncio.to_thread(load.cipher, broker.port)
+
+    assert asyncio.run(agreed()).startswith("TLSv1.3 TLS_")
+
+
+def test_with_tls_strangers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    certificate, other = Certificate.make(tmp_path), Certificate.make(tmp_path / "other")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(other.file, other.key)
+    with pytest.raises(LoadError, match="certificate verify failed"):
+        run(build(tmp_path, tls=certificate.file), FakeBroker(tls=context), PAIRS)
+    with pytest.raises(LoadError, match="TLS handshake failed"):
+        run(build(tmp_path, tls=certificate.file), FakeBroker(), PAIRS)
+    with pytest.raises(LoadError, match="built without TLS"):
+        run(build(tmp_path), FakeBroker(), f"{PAIRS} --tls {certificate.file}")

@@ -65,16 +65,16 @@ def _check_session(server: Server, session: Session) -> None:
     if session.connection is None:
         assert outbound.quota == 0
         assert session.expiry_interval > 0
-        assert (session in server.connecting.expiries) == (session.expiry_interval != FOR_EVER)
-        assert (session.will is not None) == (session in server.connecting.wills)
+        assert (session in server.ending.expiries) == (session.expiry_interval != FOR_EVER)
+        assert (session.will is not None) == (session in server.ending.wills)
     else:
         assert session.connection in server.channels
         sent = len(outbound.flights) - len(outbound.unsent)
         assert outbound.quota == outbound.window - sent, "the quota lost count"
         released = sum(flight.released for flight in outbound.flights.values())
         assert sent <= max(outbound.window, released)
-        assert session not in server.connecting.expiries
-        assert session not in server.connecting.wills
+        assert session not in server.ending.expiries
+        assert session not in server.ending.wills
 
 
 def _check_groups(server: Server) -> None:
@@ -142,7 +142,7 @@ def _check_timers(server: Server) -> None:
     """Cancelled timers may stay for a while, others must have an owner."""
     timers = server.timers
     alive = [timer for timer in timers._heap if timer.callback is not None]
-    owners = len(server.stalls) + len(server.connecting.expiries) + len(server.connecting.wills)
+    owners = len(server.stalls) + len(server.ending.expiries) + len(server.ending.wills)
     owners += server.sampling.timer is not None
     assert (server.sampling.timer is None) == (server.sampling.watched == [])
     assert len(alive) <= owners + len(server.channels) + 2, "timers without an owner"

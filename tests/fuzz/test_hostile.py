@@ -19,7 +19,7 @@ SECONDS = 0.5
 def test_the_broker_stands_it(name: str, tmp_path: Path) -> None:
     attack = ATTACKS[name]
     raise_file_limit()
-    with ground(attack, tmp_path, sessions=300) as place:
+    with ground(attack.needs, tmp_path, sessions=300) as place:
         others = Campaign(place.broker, place.log, seed=0)
         before = place.broker.resident_bytes()
         with place.attacked(name, SECONDS) as counts:

@@ -260,5 +260,5 @@ def test_a_session_that_ends_leaves_nothing_behind() -> None:
     publisher.send(Disconnect())
     broker.later(10)
     assert (server.sessions, server.channels, server.budget.used, server.subscribing.count) == ({}, set(), 0, 0)
-    assert (server.connecting.expiries, server.connecting.wills, server.connecting.connected) == ({}, {}, 0)
+    assert (server.ending.expiries, server.ending.wills, server.connecting.connected) == ({}, {}, 0)
     assert len(server.router.groups) == 0 and server.router.route("b").empty

@@ -1,9 +1,8 @@
-"""CONNECT, AUTH and DISCONNECT; sessions that begin, resume, are taken over and end; wills (3.1, 3.2, 3.14, 3.15).
+"""CONNECT, AUTH and DISCONNECT; sessions that begin, resume and are taken over (3.1, 3.2, 3.14, 3.15).
 
     CONNECT -> checks -> guards (connect, authenticate or AUTH) -> session made or resumed -> CONNACK -> what waits
 
-A session that lost its connection waits for its expiry interval; a will waits for its delay, but not longer than its
-session [MQTT-3.1.3-9]. Both are timers here.
+What becomes of a session without a connection is next door (ending.py).
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
-from headwater.message import NEVER, Message
+from headwater.message import NEVER
 from headwater.node.bridge.path import introduce
 from headwater.node.channel import Channel
 from headwater.node.deciding import Answer, both
+from headwater.node.ending import FOR_EVER
 from headwater.node.hooks import Refusal
-from headwater.node.timers import Timer
-from headwater.routing.topics import InvalidTopicName, check_name, is_reserved
+from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.connection import AUTHENTICATING, CONNECTED
 from headwater.session.outbound import Outbound
 from headwater.session.session import Session
@@ -48,7 +47,6 @@ from headwater.wire.reasons import (
 if TYPE_CHECKING:
     from headwater.node.server import Server
 
-FOR_EVER: Final = 0xFFFFFFFF
 LARGEST_PACKET: Final = 268_435_460
 """What the standard allows, and a client need not be told."""
 
@@ -57,8 +55,6 @@ class Connecting:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.connected = 0
-        self.expiries: dict[Session, Timer] = {}
-        self.wills: dict[Session, Timer] = {}
 
     def packet(self, channel: Channel, packet: Packet) -> bool:
         """Deal with a packet if it is one of these."""
@@ -324,7 +320,7 @@ class Connecting:
             server.disconnect(cast(Channel, session.connection), SESSION_TAKEN_OVER)
             session = server.sessions.get(channel.client_id)
         if session is not None and packet.clean_start:
-            self.remove(session)  # [MQTT-3.1.2-4]
+            server.ending.remove(session)  # [MQTT-3.1.2-4]
             session = None
         return session
 
@@ -339,10 +335,7 @@ class Connecting:
 
     def _attach(self, channel: Channel, session: Session, packet: Connect) -> None:
         server = self.server
-        for timers in (self.expiries, self.wills):
-            timer = timers.pop(session, None)
-            if timer is not None:
-                server.timers.cancel(timer)
+        server.ending.called_off(session)
         properties = packet.properties
         asked = 0 if properties is None else properties.session_expiry_interval or 0
         if packet.version != V5:
@@ -418,75 +411,6 @@ class Connecting:
         if not with_will:
             session.will = None
         if session.expiry_interval == 0:
-            self.remove(session)
+            server.ending.remove(session)
             return
-        now = server.hot.now
-        if session.will is not None:
-            delay = min(session.will_delay, session.expiry_interval)
-            if delay == 0:
-                self.publish_will(session)
-            else:
-                self.publish_will_at(session, now + delay)
-        if session.expiry_interval != FOR_EVER:
-            self.expire_at(session, now + session.expiry_interval)
-        if server.journal is not None:
-            server.journal.session_changed(session)
-
-    def publish_will_at(self, session: Session, when: float) -> None:
-        session.will_at = when
-        self.wills[session] = self.server.timers.at(when, partial(self.publish_will, session))
-
-    def expire_at(self, session: Session, when: float) -> None:
-        session.expires_at = when
-        self.expiries[session] = self.server.timers.at(when, partial(self._expire, session))
-
-    def _expire(self, session: Session) -> None:
-        self.server.stats.sessions_expired += 1
-        self.remove(session)
-        self.server.hooks.tell("client_expired", session.client_id)
-
-    def publish_will(self, session: Session) -> None:
-        """[MQTT-3.1.2-8] Publish a will now, once."""
-        timer = self.wills.pop(session, None)
-        if timer is not None:
-            self.server.timers.cancel(timer)
-        will = session.will
-        session.will = None
-        if will is not None and self.server.journal is not None:
-            self.server.journal.session_changed(session)
-        if will is None or is_reserved(will.topic):
-            return
-        if session.will_expiry is not None:
-            will.expires_at = self.server.hot.now + session.will_expiry
-        message: Message = self.server.hooks.transform("will", will, session.client_id)
-        if session.rights is not None and not session.rights.publishes(message.topic.encode()):
-            self.server.access.refused_publishes += 1
-            return
-        if self.server.hooks.allow("acl_check", session, message.topic, True) is None:
-            self.server.publishing.route(message, None)
-            self.server.hooks.tell("will_sent", message, session.client_id)
-
-    def remove(self, session: Session) -> None:
-        """The session ends: its subscriptions and messages go, a will that waits is published."""
-        server = self.server
-        timer = self.expiries.pop(session, None)
-        if timer is not None:
-            server.timers.cancel(timer)
-        if server.sessions.get(session.client_id) is session:
-            del server.sessions[session.client_id]
-        server.access.quotas.left(session)
-        back = server.sharing.take_back(session, True)
-        for subscription in list(session.subscriptions.values()):
-            server.subscribing.remove(session, subscription)
-        session.subscriptions.clear()
-        server.sharing.again(back)
-        if server.hooks.listens("qos_dropped"):
-            for packet_id in session.outbound.flights:
-                server.hooks.tell("qos_dropped", session.client_id, packet_id)
-        for flight in session.outbound.flights.values():
-            server.delivering.landed(flight)
-        for delivery in session.outbound.clear():
-            server.delivering.dropped(session, delivery)
-        self.publish_will(session)
-        if server.journal is not None:
-            server.journal.session_ended(session)
+        server.ending.wait(session)

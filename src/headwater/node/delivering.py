@@ -51,8 +51,8 @@ class Delivering(Deliver):
 
     def offer(self, session: Session, delivery: Delivery) -> None:
         channel = cast("Channel | None", session.connection)
-        if channel is None and delivery.qos == 0:
-            return
+        if channel is None and (delivery.qos == 0 or self.server.sessions.get(session.client_id) is not session):
+            return  # it has ended, but for subscriptions that go in portions
         if channel is not None and self.server.hot.open:
             self.server.hot.settle_all()  # what a fan-out holds came earlier: it must not be overtaken
         if delivery.group is not None:

@@ -1,8 +1,8 @@
 """The ordinary way of every packet, and the life of a channel from accept to close.
 
-What the packets mean is next door: `connecting` (CONNECT, AUTH, DISCONNECT, sessions, wills), `publishing` (PUBLISH and
-its acknowledgements), `subscribing` (SUBSCRIBE, UNSUBSCRIBE, retained). This file gives them packets, sends deliveries
-to sessions, and ends connections.
+What the packets mean is next door: `connecting` (CONNECT, AUTH, DISCONNECT, sessions), `ending` (their end, wills),
+`publishing` (PUBLISH and its acknowledgements), `subscribing` (SUBSCRIBE, UNSUBSCRIBE, retained). This file gives them
+packets, sends deliveries to sessions, and ends connections.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from headwater.node.config import Config
 from headwater.node.connecting import Connecting
 from headwater.node.deciding import Deciding
 from headwater.node.delivering import Delivering
+from headwater.node.ending import Ending
 from headwater.node.hooks import Hooks
 from headwater.node.hotpath import HotPath
 from headwater.node.loop import Plane
@@ -27,9 +28,9 @@ from headwater.node.publishing import Publishing
 from headwater.node.reporting import Reporting
 from headwater.node.sampling import Sampling
 from headwater.node.sharing import Sharing
-from headwater.node.statistics import Statistics
+from headwater.node.statistics import Statistics, statistics_of
 from headwater.node.stats import Stats
-from headwater.node.subscribing import Subscribing
+from headwater.node.subscribing import MANY, Subscribing
 from headwater.node.timers import Timer, Timers
 from headwater.node.weights import Weights
 from headwater.routing.dispatcher_rules import DispatcherRules
@@ -103,6 +104,7 @@ class Server(Slow):
         self.plane = Plane(hot, self.timers)
         self.deciding = Deciding()
         self.connecting = Connecting(self)
+        self.ending = Ending(self)
         self.reporting = Reporting(self)
         self.sampling = groups.watcher = Sampling(self)
         if config.shared_weights:
@@ -415,42 +417,15 @@ class Server(Slow):
 
     def presence_changed(self, session: Session, online: bool) -> None:
         """A session's client came or went: what leads to it has to be found anew."""
-        for subscription in session.subscriptions.values():
-            self.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
+        if len(session.subscriptions) > MANY:
+            self.hot.fanouts.forget("#", True)  # everything, at once
+        else:
+            for subscription in session.subscriptions.values():
+                self.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
         self.router.groups.set_online(session, online)
 
     def statistics(self, uptime: float) -> Statistics:
-        stats = self.stats
-        return Statistics(
-            uptime=uptime,
-            connections=self.connecting.connected,
-            connections_maximum=stats.connections_maximum,
-            sockets_opened=stats.connections_opened,
-            sessions=len(self.sessions),
-            expired=stats.sessions_expired,
-            subscriptions=self.subscribing.count,
-            shared_groups=len(self.router.groups),
-            retained=len(self.router.retained),
-            queued=sum([session.outbound.waiting() for session in self.sessions.values()]) + self.sharing.all_waiting(),
-            queued_bytes=self.budget.used,
-            received=stats.received,
-            sent=stats.sent,
-            messages_received=stats.publish_received,
-            messages_sent=stats.publish_sent,
-            dropped=stats.publish_dropped,
-            bytes_received=stats.bytes_received,
-            bytes_sent=stats.bytes_sent,
-            refused=stats.connects_refused,
-            messages_refused=self.access.refused_publishes,
-            protocol_errors=stats.protocol_errors,
-            reports=stats.reports_received,
-            reports_bad=stats.reports_bad,
-            reports_early=stats.reports_early,
-            commits=0 if self.journal is None else self.journal.commits,
-            commit_seconds=0.0 if self.journal is None else self.journal.seconds,
-            failures=stats.failures + self.timers.failures,
-            hook_failures=sum(self.hooks.failures.values()),
-        )
+        return statistics_of(self, uptime)
 
 
 def _recv_nothing(size: int) -> bytes:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headwater.node.server import Server
 
 
 @dataclass(frozen=True)
@@ -56,3 +60,38 @@ class Statistics:
     failures: int = 0
     """Packets whose handling raised: always a bug, please report."""
     hook_failures: int = 0
+
+
+def statistics_of(server: Server, uptime: float) -> Statistics:
+    """Of a server that has been up for so many seconds."""
+    stats = server.stats
+    return Statistics(
+        uptime=uptime,
+        connections=server.connecting.connected,
+        connections_maximum=stats.connections_maximum,
+        sockets_opened=stats.connections_opened,
+        sessions=len(server.sessions),
+        expired=stats.sessions_expired,
+        subscriptions=server.subscribing.count,
+        shared_groups=len(server.router.groups),
+        retained=len(server.router.retained),
+        queued=sum([session.outbound.waiting() for session in server.sessions.values()]) + server.sharing.all_waiting(),
+        queued_bytes=server.budget.used,
+        received=stats.received,
+        sent=stats.sent,
+        messages_received=stats.publish_received,
+        messages_sent=stats.publish_sent,
+        dropped=stats.publish_dropped,
+        bytes_received=stats.bytes_received,
+        bytes_sent=stats.bytes_sent,
+        refused=stats.connects_refused,
+        messages_refused=server.access.refused_publishes,
+        protocol_errors=stats.protocol_errors,
+        reports=stats.reports_received,
+        reports_bad=stats.reports_bad,
+        reports_early=stats.reports_early,
+        commits=0 if server.journal is None else server.journal.commits,
+        commit_seconds=0.0 if server.journal is None else server.journal.seconds,
+        failures=stats.failures + server.timers.failures,
+        hook_failures=sum(server.hooks.failures.values()),
+    )

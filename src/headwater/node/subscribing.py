@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from headwater.message import Delivery, Subscription
 from headwater.node.channel import Channel
@@ -25,6 +26,12 @@ from headwater.wire.reasons import (
 
 if TYPE_CHECKING:
     from headwater.node.server import Server
+
+MANY: Final = 1000
+"""Things of a session that are dealt with at once when it ends; more of them go in portions."""
+PORTION: Final = 200
+BETWEEN: Final = 0.001
+"""Seconds between two portions."""
 
 
 class Subscribing:
@@ -179,6 +186,27 @@ class Subscribing:
         self.server.send(channel, Unsuback(packet.packet_id, reasons if channel.version == V5 else []))
         if session.durable:
             self.server.promise(channel)
+
+    def remove_all(self, session: Session) -> None:
+        """The session has ended. If it has many subscriptions they go in portions, with turns of others between them;
+        what still leads to it is nothing to it any more (`Delivering.offer`)."""
+        now = list(session.subscriptions.values())
+        session.subscriptions.clear()
+        later: list[Subscription] = []
+        if len(now) > MANY and self.server.journal is None:
+            later = [each for each in now if each.share is None]
+            now = [each for each in now if each.share is not None]
+        for subscription in now:
+            self.remove(session, subscription)
+        if later:
+            self._remove_some(session, later)
+
+    def _remove_some(self, session: Session, left: list[Subscription]) -> None:
+        for subscription in left[-PORTION:]:
+            self.remove(session, subscription)
+        del left[-PORTION:]
+        if left:
+            self.server.timers.at(self.server.hot.now + BETWEEN, partial(self._remove_some, session, left))
 
     def remove(self, session: Session, subscription: Subscription) -> None:
         self.count -= 1

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from headwater.message import Message
 from headwater.node.admin import views
+from headwater.node.persistence.keeping import Keeping
+from headwater.node.persistence.rocks import RocksBackend
+from headwater.node.persistence.schema import open_folder
 from headwater.wire.packets import Connect, Disconnect, Properties, Publish, Subscribe, SubscribeRequest, Will
 from tests.node.admin.api import TOKEN, Api
 from tests.node.memory import Client
@@ -302,3 +307,23 @@ def test_messages_in_flight_are_counted(api: Api) -> None:
     api.memory.turn()
     assert isinstance(client.packets()[0], Publish)
     assert api.get("/v1/sessions/a")["in_flight"] == 1
+
+
+def test_a_copy_of_what_is_kept(tmp_path: Path) -> None:
+    api = Api()
+    answer = api.call("POST", "/v1/snapshot")
+    assert (answer.status_code, answer.json()) == (409, {"detail": "this broker keeps nothing on disk (data_dir)"})
+
+    folder = tmp_path / "data"
+    api = Api(data_dir=str(folder))
+    backend = open_folder(folder)
+    backend.write([(b"a", b"1")], [])
+    api.broker._keeping = cast(Keeping, SimpleNamespace(backend=backend))
+    answer = api.call("POST", "/v1/snapshot")
+    assert answer.status_code == 201
+    said = answer.json()
+    assert (said["folder"], said["schema"]) == (str(folder), 1)
+    copy = RocksBackend(folder / said["name"], create=False)
+    assert list(copy.scan(b"")) == [(b"a", b"1")]
+    copy.close()
+    backend.close()

@@ -211,7 +211,7 @@ class World:
                 session.expiry_interval = 0
             server.disconnect_soon(session.connection, ADMINISTRATIVE_ACTION)  # type: ignore[arg-type]
         elif session is not None and draw > 0.95:
-            server.connecting.remove(session)
+            server.ending.remove(session)
         self.broker.turn()
 
     def crash(self) -> None:

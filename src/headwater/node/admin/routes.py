@@ -174,7 +174,7 @@ async def end_session(broker: TheBroker, client_id: ClientId) -> None:
         raise HTTPException(404, "there is no such session")
     session.expiry_interval = 0
     if not broker.disconnect(client_id, ADMINISTRATIVE_ACTION):
-        broker.server.connecting.remove(session)
+        broker.server.ending.remove(session)
         broker.server.plane.wake()
 
 

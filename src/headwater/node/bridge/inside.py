@@ -26,7 +26,7 @@ def remove_orphans(server: Server, names: Container[str]) -> None:
     """End the sessions of bridges that are no more, which would fill up for ever."""
     for client_id, session in list(server.sessions.items()):
         if client_id.startswith(PREFIX) and client_id.removeprefix(PREFIX) not in names:
-            server.connecting.remove(session)
+            server.ending.remove(session)
 
 
 class Inside(Entrance):

@@ -137,19 +137,19 @@ class Recovery:
 
     def _go_on(self) -> None:
         """Sessions whose time is over end, the others wait; wills are published when they are due."""
-        connecting = self.server.connecting
+        ending = self.server.ending
         for session, fields in self.wills:
             if session.will is not None:
                 delay = min(session.will_delay, session.expiry_interval)
                 when = fields["will_at"] - self.offset if "will_at" in fields else self.now + delay
                 if when <= self.now:
-                    connecting.publish_will(session)
+                    ending.publish_will(session)
                 else:
-                    connecting.publish_will_at(session, when)
+                    ending.publish_will_at(session, when)
             if session.expires_at <= self.now:
-                connecting.remove(session)
+                ending.remove(session)
             elif session.expires_at != NEVER:
-                connecting.expire_at(session, session.expires_at)
+                ending.expire_at(session, session.expires_at)
             if "away" not in fields:
                 self.journal.session_changed(session)  # it was connected, and is not any more
 

@@ -1,0 +1,115 @@
+"""Sessions without a connection: they wait, publish their wills, expire, end.
+
+A session that lost its connection waits for its expiry interval; a will waits for its delay, but not longer than its
+session [MQTT-3.1.3-9]. Both are timers here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from headwater.message import Delivery, Message
+from headwater.node.subscribing import BETWEEN, MANY, PORTION
+from headwater.node.timers import Timer
+from headwater.routing.topics import is_reserved
+from headwater.session.session import Session
+
+if TYPE_CHECKING:
+    from headwater.node.server import Server
+
+FOR_EVER: Final = 0xFFFFFFFF
+
+
+class Ending:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.expiries: dict[Session, Timer] = {}
+        self.wills: dict[Session, Timer] = {}
+
+    def called_off(self, session: Session) -> None:
+        """Its client is back: it neither expires nor publishes its will."""
+        for timers in (self.expiries, self.wills):
+            timer = timers.pop(session, None)
+            if timer is not None:
+                self.server.timers.cancel(timer)
+
+    def wait(self, session: Session) -> None:
+        """Its client has gone, and it is to outlive that."""
+        server = self.server
+        now = server.hot.now
+        if session.will is not None:
+            delay = min(session.will_delay, session.expiry_interval)
+            if delay == 0:
+                self.publish_will(session)
+            else:
+                self.publish_will_at(session, now + delay)
+        if session.expiry_interval != FOR_EVER:
+            self.expire_at(session, now + session.expiry_interval)
+        if server.journal is not None:
+            server.journal.session_changed(session)
+
+    def publish_will_at(self, session: Session, when: float) -> None:
+        session.will_at = when
+        self.wills[session] = self.server.timers.at(when, partial(self.publish_will, session))
+
+    def expire_at(self, session: Session, when: float) -> None:
+        session.expires_at = when
+        self.expiries[session] = self.server.timers.at(when, partial(self._expire, session))
+
+    def _expire(self, session: Session) -> None:
+        self.server.stats.sessions_expired += 1
+        self.remove(session)
+        self.server.hooks.tell("client_expired", session.client_id)
+
+    def publish_will(self, session: Session) -> None:
+        """[MQTT-3.1.2-8] Publish a will now, once."""
+        timer = self.wills.pop(session, None)
+        if timer is not None:
+            self.server.timers.cancel(timer)
+        will = session.will
+        session.will = None
+        if will is not None and self.server.journal is not None:
+            self.server.journal.session_changed(session)
+        if will is None or is_reserved(will.topic):
+            return
+        if session.will_expiry is not None:
+            will.expires_at = self.server.hot.now + session.will_expiry
+        message: Message = self.server.hooks.transform("will", will, session.client_id)
+        if session.rights is not None and not session.rights.publishes(message.topic.encode()):
+            self.server.access.refused_publishes += 1
+            return
+        if self.server.hooks.allow("acl_check", session, message.topic, True) is None:
+            self.server.publishing.route(message, None)
+            self.server.hooks.tell("will_sent", message, session.client_id)
+
+    def remove(self, session: Session) -> None:
+        """The session ends: its subscriptions and messages go, a will that waits is published."""
+        server = self.server
+        timer = self.expiries.pop(session, None)
+        if timer is not None:
+            server.timers.cancel(timer)
+        if server.sessions.get(session.client_id) is session:
+            del server.sessions[session.client_id]
+        server.access.quotas.left(session)
+        back = server.sharing.take_back(session, True)
+        server.subscribing.remove_all(session)
+        server.sharing.again(back)
+        if server.hooks.listens("qos_dropped"):
+            for packet_id in session.outbound.flights:
+                server.hooks.tell("qos_dropped", session.client_id, packet_id)
+        for flight in session.outbound.flights.values():
+            server.delivering.landed(flight)
+        self._drop(session, session.outbound.clear())
+        self.publish_will(session)
+        if server.journal is not None:
+            server.journal.session_ended(session)
+
+    def _drop(self, session: Session, left: list[Delivery]) -> None:
+        """What waited in a session that has ended: much of it goes in portions, with turns of others between them."""
+        size = PORTION if len(left) > MANY and self.server.journal is None else len(left)
+        for delivery in left[len(left) - size :]:
+            self.server.delivering.dropped(session, delivery)
+        del left[len(left) - size :]
+        if left:
+            self.server.timers.at(self.server.hot.now + BETWEEN, partial(self._drop, session, left))
