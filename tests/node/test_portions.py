@@ -1,4 +1,4 @@
-"""A session that ends with much in it: that goes in portions, so that others do not wait, and nobody sees a difference."""
+"""A session that ends with much in it: that goes in portions, others do not wait, and nobody sees a difference."""
 
 from __future__ import annotations
 

@@ -100,16 +100,17 @@ class Ending:
                 server.hooks.tell("qos_dropped", session.client_id, packet_id)
         for flight in session.outbound.flights.values():
             server.delivering.landed(flight)
-        self._drop(session, session.outbound.clear())
+        self._drop(session, session.outbound.clear(), MANY)
         self.publish_will(session)
         if server.journal is not None:
             server.journal.session_ended(session)
 
-    def _drop(self, session: Session, left: list[Delivery]) -> None:
-        """What waited in a session that has ended: much of it goes in portions, with turns of others between them."""
-        size = PORTION if len(left) > MANY and self.server.journal is None else len(left)
+    def _drop(self, session: Session, left: list[Delivery], most: int) -> None:
+        """What waited in a session that has ended: if it is more than `most`, in portions, with turns of others
+        between them."""
+        size = PORTION if len(left) > most and self.server.journal is None else len(left)
         for delivery in left[len(left) - size :]:
             self.server.delivering.dropped(session, delivery)
         del left[len(left) - size :]
         if left:
-            self.server.timers.at(self.server.hot.now + BETWEEN, partial(self._drop, session, left))
+            self.server.timers.at(self.server.hot.now + BETWEEN, partial(self._drop, session, left, PORTION))

@@ -8,9 +8,9 @@ ready, when it was interrupted, or at the caller's deadline. `selector.py` puts 
 Registrations with epoll change only when a write blocks or a reader must be paused.
 
 Those who are connected come first: what others want (a handshake, a password, a session of their own) costs many times
-as much as a message, so only one of them is dealt with in a turn; the others are ready again in the next one. And nobody
-has much more than a fraction of a millisecond in a turn: who sends much is read from in larger pieces, unless dealing
-with those takes long.
+as much as a message, so only one of them is dealt with in a turn; the others are ready again in the next one. And
+nobody has much more than a fraction of a millisecond in a turn: who sends much is read from in larger pieces, unless
+dealing with those takes long.
 """
 
 from __future__ import annotations

@@ -130,6 +130,7 @@ def stores(draw: st.DrawFn) -> MemoryBackend:
         session.durable = draw(st.booleans())
         session.expiry_interval = draw(st.integers(0, 0xFFFFFFFF))
         session.username = draw(st.none() | TEXT)
+        session.outbound.next_id = draw(st.integers(1, 65535))
         session.expires_at = draw(st.just(math.inf) | TIMES)
         if draw(st.booleans()):
             session.will = draw(MESSAGES)
@@ -234,6 +235,7 @@ def test_a_session_record_has_no_field_that_an_import_would_refuse() -> None:
         1,
         1.0,
     )
+    session.outbound.next_id = 7
     backend = MemoryBackend()
     backend.write([(number_key(SESSION, 1), session_record(session, 0.0))], [])
     imported(exported(backend))

@@ -383,6 +383,22 @@ def test_flights_come_again_with_their_packet_ids() -> None:
     }
 
 
+def test_packet_ids_go_on_where_they_were() -> None:
+    broker = DurableBroker()
+    reader = connect(broker, "a")
+    subscribe(broker, reader, "t", 1)
+    publisher = passing(broker)
+    for _ in range(3):
+        publish(publisher, "t")
+        reader.send(*[Puback(message.packet_id) for message in reader.messages()])
+    reader.lose()
+    broker.settle()
+    broker = broker.crash()
+    reader = connect(broker, "a")
+    publish(passing(broker), "t")
+    assert [message.packet_id for message in reader.messages()] == [4]
+
+
 def test_received_ids_are_known_again() -> None:
     broker = DurableBroker()
     reader = connect(broker, "a")

@@ -128,6 +128,7 @@ class SessionLine(Line):
     until: Time | None = None
     will_only: bool = False
     away: bool = False
+    next_id: PacketId | None = None
 
 
 class WillLine(Content):

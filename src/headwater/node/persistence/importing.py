@@ -235,6 +235,8 @@ class Import:
         for name in ("will_only", "away"):
             if getattr(line, name):
                 fields[name] = True
+        if line.next_id is not None:
+            fields["next"] = line.next_id
         self._last_session = fields
         self._puts.append((number_key(SESSION, number), _as_json(fields)))
 

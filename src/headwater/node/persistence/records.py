@@ -172,6 +172,8 @@ def session_record(session: Session, offset: float) -> bytes:
         fields["will_only"] = True
     if session.connection is None:
         fields["away"] = True
+    if session.outbound.next_id != 1:
+        fields["next"] = session.outbound.next_id
     will = session.will
     if will is not None:
         fields["will"] = base64.b64encode(record_of(will, offset)).decode()

@@ -139,6 +139,8 @@ class Recovery:
         """Sessions whose time is over end, the others wait; wills are published when they are due."""
         ending = self.server.ending
         for session, fields in self.wills:
+            if "away" in fields:  # else the last flight says more than what was known when the client came
+                session.outbound.next_id = fields.get("next", 1)
             if session.will is not None:
                 delay = min(session.will_delay, session.expiry_interval)
                 when = fields["will_at"] - self.offset if "will_at" in fields else self.now + delay
