@@ -4,6 +4,8 @@ Batches of damaged conversations arrive whole, in pieces or byte by byte, and en
 or not at all; some clients never read, and floods of connections send nothing. After every batch the broker has to
 live, to serve a normal client in time, and to have closed what its peers closed; over many batches its memory must not
 grow. The seed decides everything but the timing.
+
+With --coverage the broker is in memory, and damage is guided by what it reaches (fuzz_coverage.py).
 """
 
 from __future__ import annotations
@@ -178,8 +180,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="repeat what this seed did (default: a new one)")
     parser.add_argument("--batch", type=int, default=200, help="connections between two looks (default: 200)")
     parser.add_argument("--command", help="a broker's command line with {port} in it (default: our own broker)")
+    parser.add_argument("--coverage", action="store_true", help="in memory, guided by what scripts reach")
+    parser.add_argument("--save", action="store_true", help="with --coverage, keep what was worth it for the tests")
     options = parser.parse_args(arguments)
     seed = int.from_bytes(os.urandom(4), "big") if options.seed is None else options.seed
+    if options.coverage:
+        from headwater.bench import fuzz_coverage
+
+        return fuzz_coverage.main(options.minutes, seed, save=options.save)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         settings = folder / "fuzz.toml"

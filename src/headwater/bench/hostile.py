@@ -97,7 +97,7 @@ class Campaign:
     def run(self, attack: Attack) -> Outcome:
         outcome = Outcome(attack.name)
         try:
-            with ground(attack, self._folder, self._extra) as place:
+            with ground(attack.needs, self._folder, self._extra) as place:
                 self._measure(place, outcome, None)  # so that everything is loaded once
                 outcome.before = place.broker.resident_bytes()
                 for number in range(self._rounds):
@@ -113,10 +113,10 @@ class Campaign:
 
     def _round(self, place: Ground, attack: Attack, outcome: Outcome) -> None:
         self._measure(place, outcome, "alone")
-        before = _cpu_seconds(place)
+        before = place.cpu_seconds()
         with place.attacked(attack.name, self._seconds + 2 * WARM_UP) as counts:
             self._measure(place, outcome, "during")
-            outcome.cpu += _cpu_seconds(place) - before
+            outcome.cpu += place.cpu_seconds() - before
             outcome.seconds += self._seconds + WARM_UP
         place.check()
         for name, count in counts.items():
@@ -133,14 +133,6 @@ class Campaign:
             outcome.p99[phase].append(result["p99"])
         for name in VIOLATIONS:
             outcome.violations[name] = outcome.violations.get(name, 0) + int(result[name])
-
-
-def _cpu_seconds(place: Ground) -> float:
-    ticks = 0
-    for pid in place.broker.pids():
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 # ---- results -----------------------------------------------------------------------------------------------------
@@ -213,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="list the attacks")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each attack (default: 5)")
     parser.add_argument("--seconds", type=float, default=4.0, help="time of an attack in a round (default: 4)")
-    parser.add_argument("--broker-arguments", default="", help="more arguments for `headwater broker`")
+    parser.add_argument("--broker-arguments", default="", help="more for the broker: --broker-arguments='--data-dir D'")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
     parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation")

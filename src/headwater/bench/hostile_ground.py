@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,10 +28,11 @@ from headwater.bench.hostile_field import HOST, PATIENCE, Attack, Field, connect
 from headwater.wire.packets import Disconnect
 
 ATTACKS: Final[dict[str, Attack]] = {attack.name: attack for attack in (*hostile_peers.ATTACKS, *hostile_bombs.ATTACKS)}
+ATTACKER: Final = "from headwater.bench.hostile_ground import main; main()"
 SESSIONS: Final = 10_000
-POLITE: Final = 10
-"""Steps of priority that attackers step back."""
 URGENT: Final = 1
+EAGER: Final = -10
+"""Priority of attackers: before other work of the machine, but behind what is urgent."""
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Ground:
     broker: RunningBroker
     log: Path
     secure_port: int
+    web_port: int
     admin_port: int
     token: str
 
@@ -54,7 +56,7 @@ class Ground:
     @contextlib.contextmanager
     def attacked(self, name: str, seconds: float) -> Iterator[dict[str, int]]:
         """An attack goes on for `seconds`; at the end of the context its counts are in what is yielded."""
-        words = [sys.executable, "-m", "headwater.bench.hostile_ground", name, "--seconds", str(seconds)]
+        words = [sys.executable, "-c", ATTACKER, name, "--seconds", str(seconds)]
         words += ["--port", str(self.broker.port), "--secure-port", str(self.secure_port)]
         words += ["--admin-port", str(self.admin_port)]
         counts: dict[str, int] = {}
@@ -75,6 +77,14 @@ class Ground:
             raise BrokerError(f"the attack {name} did not end well")
         counts.update(json.loads(result))
 
+    def cpu_seconds(self) -> float:
+        """Processor time that the broker has used."""
+        ticks = 0
+        for pid in self.broker.pids():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def keep_sessions(self, number: int) -> None:
         """Sessions without clients, as an old broker has many."""
         for index in range(number):
@@ -85,25 +95,29 @@ class Ground:
 
 
 @contextlib.contextmanager
-def ground(attack: Attack, folder: Path, extra: str = "", sessions: int = SESSIONS) -> Iterator[Ground]:
-    """Start a broker, with `extra` arguments, that has what the attack needs."""
-    secure_port, admin_port = _free_port(), _free_port()
+def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int = SESSIONS) -> Iterator[Ground]:
+    """Start a broker, with `extra` arguments, that has what is needed: `tls`, `websocket`, `admin`, `sessions`."""
+    ports = {name: _free_port() for name in ("tls", "websocket", "admin")}
     token = secrets.token_hex(16)
     settings = ""
-    if "admin" in attack.needs:
-        settings += f'[admin]\nenabled = true\nport = {admin_port}\ntoken = "{token}"\n'
-    if "tls" in attack.needs:
+    if "admin" in needs:
+        settings += f'[admin]\nenabled = true\nport = {ports["admin"]}\ntoken = "{token}"\n'
+    if "tls" in needs:
         certificate, key = _certificate(folder)
-        settings += f'[[listeners]]\nhost = "{HOST}"\nport = {secure_port}\n'
+        settings += f'[[listeners]]\nhost = "{HOST}"\nport = {ports["tls"]}\n'
         settings += f'[listeners.tls]\ncertificate = "{certificate}"\nkey = "{key}"\n'
-    file = folder / f"{attack.name}.toml"
+    if "websocket" in needs:
+        settings += f'[[listeners]]\nhost = "{HOST}"\nport = {ports["websocket"]}\nprotocol = "websocket"\n'
+    file = folder / "settings.toml"
     file.write_text(settings)
     command = f"{shlex.quote(sys.executable)} -m headwater broker --port {{port}} --config {file} {extra}"
     with running(command_from(command), folder) as broker:
-        made = Ground(broker, folder / f"broker-{broker.port}.log", secure_port, admin_port, token)
-        for port in [secure_port] * ("tls" in attack.needs) + [admin_port] * ("admin" in attack.needs):
-            _wait_for(port, broker)
-        if "sessions" in attack.needs:
+        log = folder / f"broker-{broker.port}.log"
+        made = Ground(broker, log, ports["tls"], ports["websocket"], ports["admin"], token)
+        for name, port in ports.items():
+            if name in needs:
+                _wait_for(port, broker)
+        if "sessions" in needs:
             made.keep_sessions(sessions)
         yield made
 
@@ -117,11 +131,11 @@ def be_urgent() -> bool:
     return True
 
 
-def be_polite() -> None:
+def be_ordinary() -> None:
     """The opposite, for attackers."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    os.setpriority(os.PRIO_PROCESS, 0, POLITE)
+        os.setpriority(os.PRIO_PROCESS, 0, EAGER)
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
@@ -156,7 +170,7 @@ def main() -> None:
     for name in ("--port", "--secure-port", "--admin-port"):
         parser.add_argument(name, type=int, required=True)
     options = parser.parse_args()
-    be_polite()
+    be_ordinary()
     token = sys.stdin.readline().strip()
     print("begun", flush=True)
     until = time.monotonic() + options.seconds
@@ -164,7 +178,3 @@ def main() -> None:
     with field.struggling():
         ATTACKS[options.attack].run(field)
     print(json.dumps(field.counts), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -152,7 +152,7 @@ def mutate(random: Random, packets: list[bytes]) -> bytes:
         _mutate_packets(random, packets)
     stream = bytearray(b"".join(packets))
     for _ in range(random.randrange(1, 3)):
-        _mutate_bytes(random, stream)
+        damage(random, stream)
     return bytes(stream)
 
 
@@ -173,7 +173,8 @@ def _mutate_packets(random: Random, packets: list[bytes]) -> None:
         packets[at] = packet[:1] + length + packet[2:]
 
 
-def _mutate_bytes(random: Random, stream: bytearray) -> None:
+def damage(random: Random, stream: bytearray) -> None:
+    """One kind of damage to some bytes."""
     if not stream:
         return
     at = random.randrange(len(stream))

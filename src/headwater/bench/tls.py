@@ -3,7 +3,7 @@
 The regimes of `scripts/bench broker` with TLS on every connection: CPU time of the brokers per delivered message, and
 Mosquitto's over ours. Both have the same certificate (ECDSA P-256, made for the run) and their own defaults otherwise;
 what TLS agrees on with each is told, and it is an error if it is not the same. The load generator speaks TLS itself
-(OpenSSL), one record for each send of a packet. With --urgent everything runs before what else the machine does, where
+(OpenSSL), one record for each send of a packet. With --urgent all of it runs before what else the machine does, where
 the system allows it. A full run writes docs/results/tls-DATE.json and the table in docs/performance.md. The exit status
 tells whether messages were lost or reordered or a case could not run, never whether the broker was fast.
 """
@@ -182,11 +182,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             comparison = _comparison(options, Path(folder))
             commands = {OURS: comparison.ours, MOSQUITTO: comparison.mosquitto}
             facts["TLS"] = agreed(commands, comparison.load, comparison.folder)
-            facts["load"] = f"{os.getloadavg()[0]:.1f} processes before it began"
+            facts["rounds"] = f"{comparison.rounds} of {comparison.seconds:g} s"
+            facts["load at the beginning"] = f"{os.getloadavg()[0]:.1f} processes"
             print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
             for row in comparison.run(chosen):
                 rows.append(row)
                 print(report.progress_line(row), flush=True)
+            facts["load at the end"] = f"{os.getloadavg()[0]:.1f} processes"
     except (LoadError, BrokerError) as problem:
         print(problem, file=sys.stderr)
         return 2

@@ -53,6 +53,10 @@ class Client:
     def act(self, now: float) -> None:
         """Connected: do something, or not."""
 
+    def absence(self, away: float) -> float:
+        """How long it stays away, if `away` seconds are what somebody else would."""
+        return away
+
     def finished(self) -> bool:
         """Whether nothing is under way."""
         return self.ready and not self.later
@@ -131,7 +135,7 @@ class Client:
     def _over(self, away: float) -> None:
         self.ready = False
         self.later.clear()
-        self.wake = self.world.now + away
+        self.wake = self.world.now + self.absence(away)
         self.note(Disconnected(self.world.now, self.name))
 
     # ---- turns -------------------------------------------------------------------------------------------------

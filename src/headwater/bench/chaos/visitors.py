@@ -38,13 +38,8 @@ class Restarter(Subscriber):
 class Expirer(Subscriber):
     """Its session lasts a second: sometimes it is back in time, sometimes much too late."""
 
-    def act(self, now: float) -> None:
-        if not self.calm and self.random.random() < 0.005:
-            away = self.random.choice((0.01, 0.3, 4.0))
-            if self.random.random() < 0.5:
-                self.leave(away)
-            else:
-                self.cut(away)
+    def absence(self, away: float) -> float:
+        return away if self.calm else self.random.choice((away, 0.3, 5.0))
 
 
 class Testator(Client):
@@ -55,6 +50,11 @@ class Testator(Client):
         self.topic = topic
         self.delay = delay
         self.clean = version == V311
+
+    def absence(self, away: float) -> float:
+        """A short delay is sometimes over before it is back."""
+        late = 0 < self.delay < DELAY and not self.calm and self.random.random() < 0.4
+        return self.delay + 3 * SLACK if late else away
 
     def new_will(self) -> Will:
         history = self.world.history
@@ -73,8 +73,6 @@ class Testator(Client):
         if self.calm or self.random.random() > 0.004:
             return
         away = self.random.uniform(0, 0.1)
-        if 0 < self.delay < DELAY and self.random.random() < 0.5:
-            away = self.delay + 2 * SLACK  # it comes too late
         luck = self.random.random()
         if luck < 0.4:
             self.cut(away)

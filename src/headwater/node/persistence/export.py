@@ -116,7 +116,9 @@ class Export:
 def _session(value: bytes) -> list[Line]:
     fields: dict[str, Any] = json.loads(value)
     line: Line = {"kind": "session", "client_id": fields["id"]}
-    line |= {name: value for name, value in fields.items() if name not in ("id", "next") and not name.startswith("will")}
+    for name, field in fields.items():
+        if name not in ("id", "next") and not name.startswith("will"):
+            line[name] = field
     if "next" in fields:
         line["next_id"] = fields["next"]
     if fields.get("will_only"):
