@@ -149,7 +149,7 @@ def tls_renegotiation(field: Field) -> None:
     words = [program, "s_client", "-tls1_2", "-connect", f"{HOST}:{field.secure_port}"]
     while not field.over():
         asking = [
-            subprocess.Popen([*words[:-1]], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             for _ in range(4)
         ]
         for each in asking:

@@ -175,8 +175,8 @@ class Subscribing:
             retained.append((subscription, Delivery(message, min(message.qos, subscription.qos), True, identifiers)))
 
     def _offer_retained(self, channel: Channel, session: Session, left: list[Retained], most: int) -> None:
-        """If there are more than `most`, in portions, with turns of others between them. By then a subscription may have
-        gone, or a message have been replaced by one that the client was sent when it came."""
+        """If there are more than `most`, in portions, with turns of others between them. By then a subscription may
+        have gone, or a message have been replaced by one that the client was sent when it came."""
         server = self.server
         size = PORTION if len(left) > most and server.journal is None else len(left)
         for subscription, delivery in left[:size]:

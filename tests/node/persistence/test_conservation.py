@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.message import Delivery, Message
+from headwater.message import Delivery, Message, Subscription
 from headwater.node.config import Config
 from headwater.node.persistence.records import GROUP, RETAINED, SESSION, SUBSCRIPTION
 from headwater.routing.shared import DISPATCHERS, Group
@@ -305,13 +305,17 @@ def _session(broker: DurableBroker, session: Session) -> dict[str, Any]:
     will = session.will
     return {
         "expiry": session.expiry_interval,
-        "subscriptions": {name: vars(each) for name, each in session.subscriptions.items()},
+        "subscriptions": {name: _subscription(each) for name, each in session.subscriptions.items()},
         "received": session.received,
         "flights": {packet_id: _flight(broker, session, each) for packet_id, each in outbound.flights.items()},
         "order": list(outbound.flights),
         "waiting": _waiting(broker, outbound),
         "will": None if will is None else (_message(will), session.will_delay, session.will_expiry),
     }
+
+
+def _subscription(each: Subscription) -> tuple[Any, ...]:
+    return (each.name, each.qos, each.no_local, each.retain_as_published, each.retain_handling, each.identifier)
 
 
 def _flight(broker: DurableBroker, session: Session, flight: Flight) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from headwater.node.channel import Channel
 from headwater.node.hooks import Hooks
 from headwater.node.transports.contexts import CertificateError, subject_text
+from headwater.node.transports.tls import Tls
 from headwater.wire.packets import Connect
 from tests.broker import build
 from tests.broker.peer import Peer
@@ -199,6 +200,28 @@ def test_a_slow_reader_gets_everything_in_order(authority: Authority) -> None:
         for number in range(200):
             found = reader.publication()
             assert found.payload == b"%d " % number + b"x" * 50_000
+
+
+def test_what_waits_for_one_who_does_not_read_is_bounded(authority: Authority) -> None:
+    """TLS keeps little of its own beside what the channel keeps; QoS 0 beyond that is dropped, in whole messages."""
+    message, bound = 50_000, 200_000
+    with serving(tls_listener(authority), outbound_buffer=bound) as served:
+        reader = connect(served, authority.trusting(), "r")
+        reader.subscribe("t")
+        writer = connect(served, authority.trusting(), "w")
+        channel = next(each for each in served.broker.server.channels if each.client_id == "r")
+        tls = cast(Tls, channel.transport)
+        stats = served.broker.server.stats
+        number, most = 0, 0
+        while stats.publish_dropped < 20:
+            assert number < 2_000, "nothing was dropped"
+            writer.send(build.publish("t", b"%d " % number + b"x" * message, 1, 1))
+            writer.expect_ack(build.PUBACK, 1)
+            number += 1
+            most = max(most, served.call(lambda: channel.backlog_size + len(tls._rest)))
+        assert bound < most < bound + 4 * message
+        found = [int(reader.publication().payload.split()[0]) for _ in range(number - 20)]
+        assert found == list(range(number - 20)), "not the first ones, in order"
 
 
 @pytest.mark.parametrize(

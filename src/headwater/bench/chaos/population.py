@@ -38,7 +38,7 @@ def populate(world: World) -> None:
         Churner(world, "member-churn", V5, {"$share/crew/jobs/#": 2}),
         Restarter(world, "restart-3", V311, {"events/1": 2}),
         Restarter(world, "restart-5", V5, {"events/1": 1, "churn/1": 2}),
-        Expirer(world, "expire", V5, {"events/2": 2}, expiry=1),
+        Expirer(world, "expire", V5, {"events/2": 2}, expiry=2),
         Testator(world, "will-3", V311, "wills/3", 0),
         Testator(world, "will-5", V5, "wills/5", 0),
         Testator(world, "will-lasting", V5, "wills/lasting", 100),

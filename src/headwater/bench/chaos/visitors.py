@@ -36,10 +36,10 @@ class Restarter(Subscriber):
 
 
 class Expirer(Subscriber):
-    """Its session lasts a second: sometimes it is back in time, sometimes much too late."""
+    """Its session lasts longer than most lives of the broker: it is back in time, or much too late."""
 
     def absence(self, away: float) -> float:
-        return away if self.calm else self.random.choice((away, 0.3, 5.0))
+        return away if self.calm else self.random.choice((away, 0.3, 6.0))
 
 
 class Testator(Client):
