@@ -33,7 +33,8 @@ RATE: Final = 10_000
 WARM_UP: Final = 0.3
 P99_RATIO: Final = 2.0
 GROWTH: Final = 8 << 20
-"""Bytes that later rounds may need beyond the first one: what the allocator does not get back together at once."""
+"""Bytes that later rounds may need beyond the first one, and a tenth of what the attack takes: what the allocator does
+not get back together at once."""
 PHASES: Final = ("alone", "during", "after")
 
 
@@ -70,7 +71,7 @@ class Outcome:
         bound = ATTACKS[self.attack].memory
         if self.peak - self.before > bound:
             said.append(f"took {_mib(self.peak - self.before)} MiB, more than {_mib(bound)}")
-        if self.after - self.after_first > GROWTH:
+        if self.after - self.after_first > GROWTH + (self.peak - self.before) // 10:
             said.append(
                 f"memory grows: {_mib(self.after_first)} MiB after the first round, {_mib(self.after)} after the last"
             )

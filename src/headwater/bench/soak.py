@@ -62,7 +62,7 @@ FIGURES: Final = (
     Figure("resident", "MiB", 0.02, 1.0),
     Figure("blocks", "blocks of memory", 0.02, 2000),
     Figure("files", "open files", 0.05, 3),
-    Figure("timers", "timers", 0.05, 10),
+    Figure("timers", "timers", 0.25, 70),  # those that were cancelled stay until they are half of all, and 64 more
     Figure("tasks", "tasks", 0.0, 1),
     Figure("sessions", "sessions", 0.05, 10),
 )

@@ -206,7 +206,7 @@ class Turn:
         size = len(blob)
         if channel.backlog_size == 0:
             try:
-                sent = channel.send_bytes(blob)
+                sent = channel.send_bytes(blob) if channel.transport is None else channel.transport.send(blob)
             except BlockingIOError:
                 sent = 0
             except OSError:
@@ -256,7 +256,7 @@ class Turn:
             size += len(piece)
         blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         try:
-            sent = channel.send_bytes(blob)
+            sent = channel.send_bytes(blob) if channel.transport is None else channel.transport.send(blob)
         except BlockingIOError:
             sent = 0
         except OSError:
