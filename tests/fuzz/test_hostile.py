@@ -11,7 +11,7 @@ from headwater.bench.contenders import raise_file_limit
 from headwater.bench.fuzz import Campaign
 from headwater.bench.hostile_ground import ATTACKS, ground
 
-SECONDS = 0.5
+SECONDS = 1.0
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from headwater.node.bridge.inside import remove_orphans
 from headwater.node.config import Config
 from headwater.node.group_view import GroupView, view_groups
 from headwater.node.hooks import Hooks
-from headwater.node.loop import EpollPlane, GuestPlane
+from headwater.node.loop import SPARE, EpollPlane, GuestPlane
 from headwater.node.selector import HotEventLoop
 from headwater.node.server import Server
 from headwater.node.statistics import Statistics
@@ -293,14 +293,21 @@ class Broker:
         self.server.hot.enabled = not self.hooks.slow
 
     def _accept(self, listener: Listener, listening: socket.socket) -> None:
-        self.server.hot.now = time.monotonic()  # the time to connect counts from now, also in an event loop that slept
+        began = time.monotonic()
+        self.server.hot.now = began  # the time to connect counts from now, also in an event loop that slept
+        while self._accept_one(listener, listening) and time.monotonic() - began < SPARE:
+            pass  # those who are connected come first
+        self.server.plane.wake()
+
+    def _accept_one(self, listener: Listener, listening: socket.socket) -> bool:
+        """False: nobody is there."""
         try:
-            connection, peer = listening.accept()  # one per turn: those who are connected come first
+            connection, peer = listening.accept()
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self._accept_failed(listener, listening, error)
-            return
+            return False
         try:
             connection.setblocking(False)
             address, loopback = listener.address_of(peer)
@@ -309,7 +316,7 @@ class Broker:
             self.server.stats.failures += 1
             log.exception("serving a new connection failed")
             connection.close()
-        self.server.plane.wake()
+        return True
 
     def _accept_failed(self, listener: Listener, listening: socket.socket, error: OSError) -> None:
         """Out of file descriptors, most likely: leave the queue alone for a second instead of spinning."""

@@ -105,6 +105,8 @@ class Delivering(Deliver):
             flight = session.outbound.fly(packet_id, delivery, size)
             if session.durable:
                 self._flown(channel, session, delivery, packet_id, flight)
+            elif delivery.group is not None and self.journal is not None:
+                flight.kept = self.journal.keep_for_group(delivery)
             self.server.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
 
     def _flown(self, channel: Channel, session: Session, delivery: Delivery, packet_id: int, flight: Flight) -> None:

@@ -8,9 +8,9 @@ ready, when it was interrupted, or at the caller's deadline. `selector.py` puts 
 Registrations with epoll change only when a write blocks or a reader must be paused.
 
 Those who are connected come first: what others want (a handshake, a password, a session of their own) costs many times
-as much as a message, so only one of them is dealt with in a turn; the others are ready again in the next one. And
-nobody has much more than a fraction of a millisecond in a turn: who sends much is read from in larger pieces, unless
-dealing with those takes long.
+as much as a message, so if a turn has taken some time already only one of them is dealt with in it; the others are
+ready again in the next one. And nobody has much more than a fraction of a millisecond in a turn: who sends much is read
+from in larger pieces, unless dealing with those takes long.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ LARGEST_READ: Final = 61440
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
 MAX_EVENTS: Final = 64
+SPARE: Final = 0.0002
+"""Seconds since a turn began in which more than one newcomer may be dealt with."""
 LONG_READ: Final = 0.00025
 """Seconds to deal with what was read at once: above, the next piece is half as large."""
 
@@ -179,7 +181,7 @@ class EpollPlane(Plane):
                     if mask & ~WRITABLE:
                         if channel.state == CONNECTED:
                             self._read(channel)
-                        elif not newcomer:
+                        elif not newcomer or clock() - now < SPARE:
                             newcomer = True
                             self._read(channel)
                 except Exception:  # one connection's end must never be the broker's

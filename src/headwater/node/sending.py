@@ -102,10 +102,13 @@ class Sending(Turn):
         outbound.quota -= 1
         budget.used += size
         flights[packet_id] = flight
-        if stored is not None and session.durable and self.journal is not None:
-            kept = flight.kept = self.journal.keep_stored(session.number, stored, 1)
-            kept.packet_id = packet_id
-            kept.group = group
+        if stored is not None and self.journal is not None:
+            if session.durable:
+                kept = flight.kept = self.journal.keep_stored(session.number, stored, 1)
+                kept.packet_id = packet_id
+                kept.group = group
+            elif group is not None and group.number:
+                flight.kept = self.journal.keep_stored(group.number, stored, 1)  # who else is in the group gets it
         out = member.out
         out.append(head)
         out.append(PACKET_ID[packet_id])

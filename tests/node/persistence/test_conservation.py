@@ -226,8 +226,11 @@ class World:
     def compare(self) -> None:
         """What a start would find is what is there, unless some end with their connections, and so with the process."""
         self.broker.settle()
-        if any(session.number and not session.expiry_interval for session in self.broker.server.sessions.values()):
+        sessions = self.broker.server.sessions.values()
+        if any(session.number and not session.expiry_interval for session in sessions):
             return
+        if any(flight.kept for each in sessions if not each.durable for flight in each.outbound.flights.values()):
+            return  # what passing members of groups have in flight would be the groups' again
         self.comparisons += 1
         assert state(self.broker) == state(self.broker.crash(None))
 

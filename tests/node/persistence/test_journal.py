@@ -467,6 +467,28 @@ def test_messages_that_waited_in_a_group_go_on_waiting_there() -> None:
     assert len(member.messages()) == 1
 
 
+@pytest.mark.parametrize("hot", [True, False])
+def test_what_a_passing_member_has_not_acknowledged_is_the_groups_again(hot: bool) -> None:
+    broker = DurableBroker()
+    broker.server.hot.enabled = hot
+    kept = connect(broker, "kept")
+    subscribe(broker, kept, "$share/g/t", 1)
+    kept.lose()
+    member = passing(broker, "member")
+    subscribe(broker, member, "$share/g/t", 1)
+    publisher = passing(broker, "publisher")
+    for packet_id in (1, 2):
+        publish(publisher, "t", b"%d" % packet_id, packet_id=packet_id)
+    broker.settle()
+    first, _ = member.messages()
+    member.send(Puback(first.packet_id))
+    broker.settle()
+    broker = broker.crash(None)
+    kept = connect(broker, "kept", settle=False)
+    broker.settle()
+    assert [message.payload for message in kept.messages()] == [b"2"]
+
+
 def test_a_will_is_published_after_a_crash() -> None:
     broker = DurableBroker()
     reader = connect(broker, "a")

@@ -116,7 +116,7 @@ class Checker:
     def lost(self) -> Iterator[Violation]:
         for note in self.history.notes.values():
             span = self.spans[note.message]
-            if note.qos == 0 or note.size == 0 or not span.due or (note.expiry is not None and note.expiry < LASTING):
+            if note.qos == 0 or note.size == 0 or not span.due or self._is_short(note):
                 continue
             got = {event.client for _, event in self.received[note.message]}
             for owed in self._owed(note, span):
@@ -124,6 +124,10 @@ class Checker:
                     what = f"{'will' if note.will else 'message'} {note.message} of {note.publisher} (QoS {note.qos})"
                     place = min(span.acknowledged, len(self.events) - 1)
                     yield Violation("lost", place, f"{what} to {note.topic} never came to {' or '.join(sorted(owed))}")
+
+    def _is_short(self, note: Note) -> bool:
+        """Whether it, or an earlier sending of it, may have expired."""
+        return note.expiry is not None and note.expiry < LASTING
 
     def _owed(self, note: Note, span: Span) -> Iterator[set[str]]:
         """Sets of clients, of each of which one at least must have got the message."""
@@ -198,7 +202,7 @@ class Checker:
             if not isinstance(event, Received) or event.retain or (event.client, event.message) in seen:
                 continue
             note = self.history.notes.get(event.message)
-            if note is None or note.will or not self._was_subscribed(event.client, note):
+            if note is None or note.will or self._is_short(note) or not self._was_subscribed(event.client, note):
                 continue
             seen.add((event.client, event.message))
             line = (event.client, note.publisher, note.topic, note.qos)

@@ -21,7 +21,7 @@ from headwater.bench.chaos.history import (
     Started,
     Stopped,
 )
-from headwater.bench.chaos.lives import Lives
+from headwater.bench.chaos.lives import BrokerFailed, Lives
 from headwater.bench.chaos.population import populate
 from headwater.bench.chaos.publisher import Publisher
 from headwater.bench.chaos.visitors import Prober
@@ -34,6 +34,7 @@ STOP: Final = "SIGTERM"
 SHORTEST, LONGEST = 0.05, 0.5
 POINT_LIMIT: Final = 1.5
 """Seconds in which a crash point has to be reached, else it is a random moment after all."""
+STOP_LIMIT: Final = 60.0
 PEACE: Final = 3.0
 SILENCE: Final = 8.0
 """Seconds in which nothing at all happens, after which nothing will."""
@@ -154,6 +155,7 @@ class Episode:
             self._start("")
         for client in world.clients:
             client.calm = True
+            client.wake = world.now
         self._finish("came to its end")
         for client in world.clients:
             if isinstance(client, Publisher):
@@ -182,6 +184,8 @@ class Episode:
 
     def _stop(self) -> None:
         self.lives.stop()
+        if not self.world.run_until(self.lives.stopped, STOP_LIMIT):
+            raise BrokerFailed("the broker was to stop, and did not")
         self.world.broker_died()
         self.world.note(Stopped(self.world.now))
 

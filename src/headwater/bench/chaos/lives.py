@@ -50,12 +50,15 @@ class Process:
                 self.code = os.waitstatus_to_exitcode(status)
         return self.code
 
-    def end(self, number: signal.Signals) -> None:
-        """Send a signal, and wait for the end."""
+    def kill(self) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            os.kill(self.pid, signal.SIGKILL)
             _, status = os.waitpid(self.pid, 0)
             self.code = os.waitstatus_to_exitcode(status)
+
+    def terminate(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGTERM)
 
 
 def free_port() -> int:
@@ -105,14 +108,20 @@ class Lives:
 
     def kill(self) -> None:
         if self.process is not None:
-            self.process.end(signal.SIGKILL)
+            self.process.kill()
 
     def stop(self) -> None:
-        """As an operator would; raises if it does not end well."""
-        if self.process is not None:
-            self.process.end(signal.SIGTERM)
-            if self.process.code != 0:
-                raise BrokerFailed(f"the broker ended with {self.process.code}; {self._last_words()}")
+        """As an operator would; `stopped` says when it has."""
+        assert self.process is not None
+        self.process.terminate()
+
+    def stopped(self) -> bool:
+        """Raises if it did not end well."""
+        assert self.process is not None
+        code = self.process.poll()
+        if code not in (None, 0):
+            raise BrokerFailed(f"the broker was to stop, and ended with {code}; {self._last_words()}")
+        return code == 0
 
     def _last_words(self) -> str:
         return f"its log ends with: {self.log.read_text(errors='replace')[-2000:]}"

@@ -186,6 +186,16 @@ class Journal:
             self._lines[group.number] = line
             self.keep(group.number, delivery)
 
+    def keep_for_group(self, delivery: Delivery) -> Kept | None:
+        """A member whose session is not kept was sent it. If it does not acknowledge it before a crash, it is the
+        group's again, if that is kept."""
+        group = cast(Group, delivery.group)
+        if group.number == 0 or delivery.qos != 1:
+            return None
+        kept = self.keep(group.number, Delivery(delivery.message, 1, False, None, group))
+        kept.delivery = None
+        return kept
+
     # ---- deliveries --------------------------------------------------------------------------------------------
 
     def packet(self, head: bytes, tail: bytes, version: int, publisher: str) -> Stored:
