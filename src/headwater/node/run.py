@@ -105,10 +105,11 @@ async def _serve(config: Config, live: LiveView | None, read: Callable[[], Confi
     except BaseException:
         await broker.stop()
         raise
-    # What is here now stays: the collector need not look at it again, and seldom at the rest.
+    # What is here now stays: the collector need not look at it again. The rest in small portions, because clients wait
+    # meanwhile (50,000 objects take some ten milliseconds), and seldom all of it.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
+    gc.set_threshold(5_000, 10, 100)
     if live is not None:
         await _show(broker, live, stop)
     await stop.wait()

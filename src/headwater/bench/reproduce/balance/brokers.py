@@ -115,7 +115,7 @@ async def _serve(parent: Connection) -> None:
         asyncio.get_running_loop().add_reader(parent.fileno(), stop.set)  # a word, or the end of the parent
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 50, 100)  # as `headwater broker` has it
+        gc.set_threshold(5_000, 10, 100)  # as `headwater broker` has it
         parent.send(broker.port)
         await stop.wait()
         asyncio.get_running_loop().remove_reader(parent.fileno())
