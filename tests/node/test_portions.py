@@ -10,7 +10,6 @@ from headwater.wire.packets import (
     Publish,
     Subscribe,
     SubscribeRequest,
-    Unsubscribe,
 )
 from tests.fuzz.invariants import check
 from tests.node.memory import Client, MemoryBroker
@@ -96,42 +95,3 @@ def retaining(broker: MemoryBroker, count: int) -> Client:
         publisher.send(Publish(f"r/{number}", b"old", 1, True, packet_id=number + 1))
     publisher.packets()
     return publisher
-
-
-def test_many_retained_messages() -> None:
-    broker = MemoryBroker()
-    publisher = retaining(broker, COUNT)
-    reader = broker.client("c")
-    reader.send(Subscribe(1, [SubscribeRequest("r/#", 0)]))
-    got = [(message.topic, message.payload) for message in reader.messages()]
-    assert len(got) == PORTION
-    waiting = sorted({f"r/{number}" for number in range(COUNT)} - {topic for topic, _ in got})
-    publisher.send(Publish(waiting[0], b"new", 0, True), Publish(waiting[1], b"", 0, True))
-    turns = 0
-    while len(got) < COUNT:
-        broker.later(BETWEEN * 1.5)
-        got += [(message.topic, message.payload) for message in reader.messages()]
-        turns += 1
-    assert turns == COUNT // PORTION - 1
-    assert len({topic for topic, _ in got}) == COUNT, "each once"
-    assert dict(got)[waiting[0]] == b"new" and dict(got)[waiting[1]] == b"", "nothing old behind what is new"
-
-
-def test_who_unsubscribes_gets_no_more_of_them() -> None:
-    broker = MemoryBroker()
-    retaining(broker, COUNT)
-    reader = broker.client("c")
-    reader.send(Subscribe(1, [SubscribeRequest("r/#", 0)]))
-    reader.send(Unsubscribe(2, ["r/#"]))
-    assert len(reader.messages()) == PORTION
-    for _ in range(COUNT // PORTION):
-        broker.later(BETWEEN * 1.5)
-    assert reader.messages() == []
-
-
-def test_a_few_retained_messages_come_at_once() -> None:
-    broker = MemoryBroker()
-    retaining(broker, MANY)
-    reader = broker.client("c")
-    reader.send(Subscribe(1, [SubscribeRequest("r/#", 0)]))
-    assert len(reader.messages()) == MANY

@@ -253,7 +253,7 @@ ATTACKS: Final = (
     Attack(
         "retained",
         "20,000 retained messages, all asked for again and again",
-        "sent in portions as the reader takes them",
+        "sent at once, and dropped when too much waits for the reader",
         "`outbound_buffer`, `max_retained`",
         retained,
         60 * MIB,

@@ -28,14 +28,10 @@ if TYPE_CHECKING:
     from headwater.node.server import Server
 
 MANY: Final = 1000
-"""Things of a session (retained messages that it gets, all that it has when it ends) that are dealt with at once; more
-of them go in portions."""
+"""Subscriptions, or waiting messages, of a session that ends which are dealt with at once; more go in portions."""
 PORTION: Final = 200
 BETWEEN: Final = 0.001
 """Seconds between two portions."""
-
-Retained = tuple[Subscription, Delivery]
-"""A message that was there before the subscription."""
 
 
 class Subscribing:
@@ -65,7 +61,7 @@ class Subscribing:
                 SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED, "subscription identifiers are not supported"
             )
         reasons: list[int] = []
-        retained: list[Retained] = []
+        retained: list[Delivery] = []
         for request in server.hooks.transform("subscribe", packet.requests, channel):
             subscription = Subscription(
                 request.filter,
@@ -83,8 +79,9 @@ class Subscribing:
         server.send(channel, Suback(packet.packet_id, reasons))
         if session.durable:
             server.promise(channel)
-        if retained:
-            self._offer_retained(channel, session, retained, MANY)
+        for delivery in retained:
+            server.delivering.offer(session, delivery)
+            server.hooks.tell("retain_published", channel, delivery.message)
         if server.sharing.lines or channel.awaited:
             server.sharing.pull(channel, session)  # a new member, or one that takes another QoS now
 
@@ -94,7 +91,7 @@ class Subscribing:
         session: Session,
         request: SubscribeRequest,
         subscription: Subscription,
-        retained: list[Retained],
+        retained: list[Delivery],
     ) -> int:
         """Make one subscription, or say why not; adds the retained messages it gets."""
         reason = self._check(channel, request, subscription)
@@ -163,7 +160,7 @@ class Subscribing:
             raise RemoteProtocolError(reason, f"{what} are not supported")
         return reason
 
-    def _add_retained(self, session: Session, subscription: Subscription, retained: list[Retained]) -> None:
+    def _add_retained(self, session: Session, subscription: Subscription, retained: list[Delivery]) -> None:
         identifiers = [subscription.identifier] if subscription.identifier else None
         for message in self.server.router.retained.match(subscription.filter, self.server.hot.now):
             if subscription.no_local and message.publisher == session.client_id:
@@ -172,26 +169,7 @@ class Subscribing:
                 continue
             if message.owner is not None and not self.server.access.may_still_publish(message):
                 continue
-            retained.append((subscription, Delivery(message, min(message.qos, subscription.qos), True, identifiers)))
-
-    def _offer_retained(self, channel: Channel, session: Session, left: list[Retained], most: int) -> None:
-        """If there are more than `most`, in portions, with turns of others between them. By then a subscription may
-        have gone, or a message have been replaced by one that the client was sent when it came."""
-        server = self.server
-        size = PORTION if len(left) > most and server.journal is None else len(left)
-        for subscription, delivery in left[:size]:
-            message = delivery.message
-            if most == PORTION and (
-                session.subscriptions.get(subscription.name) is not subscription
-                or server.router.retained.get(message.topic) is not message
-            ):
-                continue
-            server.delivering.offer(session, delivery)
-            server.hooks.tell("retain_published", channel, message)
-        del left[:size]
-        if left:
-            again = partial(self._offer_retained, channel, session, left, PORTION)
-            server.timers.at(server.hot.now + BETWEEN, again)
+            retained.append(Delivery(message, min(message.qos, subscription.qos), True, identifiers))
 
     def unsubscribe(self, channel: Channel, packet: Unsubscribe) -> None:
         session = channel.session
