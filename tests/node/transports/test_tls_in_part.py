@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import ssl
 from functools import partial
@@ -336,3 +337,13 @@ def test_who_makes_tls_answer_and_does_not_read_is_cut_off() -> None:
         for _ in range(1000):
             own()
             tls._flush_own()
+
+
+def test_an_end_that_both_have_said_is_an_end() -> None:
+    line = Line(web=False)
+    line.transport.end()
+    line.incoming.write(line.wire.to_client)
+    with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+        line.tls.unwrap()
+    line.wire.to_broker += line.outgoing.read()
+    assert line.channel.recv(65536) == b""

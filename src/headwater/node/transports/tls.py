@@ -106,6 +106,8 @@ class Tls(Transport):
             self._is_empty = False
             self._flush_own()
             raise BlockingIOError from None
+        except ssl.SSLZeroReturnError:
+            return b""  # close_notify, after we have said it ourselves
         except ssl.SSLError as error:
             self._flush_own()
             raise self._failure("broke TLS", error) from None
@@ -150,7 +152,7 @@ class Tls(Transport):
         self._established(self._channel, self._tls)
 
     def _failure(self, what: str, error: ssl.SSLError) -> ConnectionAbortedError:
-        reason = getattr(error, "verify_message", "") or error.reason or str(error)
+        reason: str = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
         log.info("%s %s: %s", self._channel.address, what, reason)
         return ConnectionAbortedError(reason)
 
