@@ -81,19 +81,21 @@ class RunningBroker:
         with errors.open("wb") as sink:
             self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=sink)
         try:
-            self._wait_for_listener(start + LISTEN_LIMIT)
+            self.wait_for_listener(port)
         except BrokerError:
             self.stop()
             raise
         self.seconds_to_listen = time.monotonic() - start
 
-    def _wait_for_listener(self, deadline: float) -> None:
+    def wait_for_listener(self, port: int) -> None:
+        """Return when it listens there; BrokerError: it has ended, or takes too long."""
+        deadline = time.monotonic() + LISTEN_LIMIT
         while time.monotonic() < deadline:
             self.check_alive()
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 return
             time.sleep(0.002)
-        raise BrokerError(f"{self._process.args!r} does not listen on port {self.port}")
+        raise BrokerError(f"{self._process.args!r} does not listen on port {port}")
 
     def check_alive(self) -> None:
         """Raise if the process has ended, with the last thing it said."""
@@ -134,7 +136,7 @@ class RunningBroker:
 @contextlib.contextmanager
 def running(command: Command, folder: Path) -> Iterator[RunningBroker]:
     """A fresh broker on a free port of loopback, stopped at the end."""
-    port = _free_port()
+    port = free_port()
     broker = RunningBroker(command(port, folder), port, folder / f"broker-{port}.log")
     try:
         yield broker
@@ -153,7 +155,7 @@ def raise_file_limit(wanted: int = 65536) -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

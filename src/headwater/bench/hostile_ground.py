@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from headwater.bench import hostile_bombs, hostile_peers
-from headwater.bench.contenders import BrokerError, RunningBroker, command_from, running
+from headwater.bench.contenders import BrokerError, RunningBroker, command_from, free_port, running
 from headwater.bench.hostile_field import HOST, PATIENCE, Attack, Field, connect, encoded
 from headwater.wire.packets import Disconnect
 
@@ -97,7 +97,7 @@ class Ground:
 @contextlib.contextmanager
 def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int = SESSIONS) -> Iterator[Ground]:
     """Start a broker, with `extra` arguments, that has what is needed: `tls`, `websocket`, `admin`, `sessions`."""
-    ports = {name: _free_port() for name in ("tls", "websocket", "admin")}
+    ports = {name: free_port() for name in ("tls", "websocket", "admin")}
     token = secrets.token_hex(16)
     settings = ""
     if "admin" in needs:
@@ -116,7 +116,7 @@ def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int 
         made = Ground(broker, log, ports["tls"], ports["websocket"], ports["admin"], token)
         for name, port in ports.items():
             if name in needs:
-                _wait_for(port, broker)
+                broker.wait_for_listener(port)
         if "sessions" in needs:
             made.keep_sessions(sessions)
         yield made
@@ -146,20 +146,6 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
     leaf.cert_chain_pems[0].write_to_path(certificate)
     leaf.private_key_pem.write_to_path(key)
     return certificate, key
-
-
-def _wait_for(port: int, broker: RunningBroker) -> None:
-    while True:
-        broker.check_alive()
-        with contextlib.suppress(OSError), socket.create_connection((HOST, port), PATIENCE):
-            return
-        time.sleep(0.01)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from headwater.bench.contenders import free_port
 from headwater.node.persistence import crash_points
 
 LISTEN_LIMIT: Final = 30.0
@@ -59,12 +60,6 @@ class Process:
     def terminate(self) -> None:
         if self.poll() is None:
             os.kill(self.pid, signal.SIGTERM)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Lives:
