@@ -18,6 +18,16 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 PACKAGE = Path("src/headwater")
+# C of our own, each left out where it cannot be built: the fast ways of waiting and of TLS. No headers but Python's.
+IN_C = [
+    Extension("headwater.node.events", [str(PACKAGE / "node/events.c")], optional=True),
+    Extension(
+        "headwater.node.transports.openssl",
+        [str(PACKAGE / "node/transports/openssl.c")],
+        libraries=["dl"],
+        optional=True,
+    ),
+]
 COMMANDS_THAT_COMPILE = {"bdist_wheel", "build", "build_ext", "install"}
 
 
@@ -46,7 +56,7 @@ def extensions() -> list[Extension]:
     except (Exception, SystemExit) as error:  # mypyc exits when it finds a type error
         notice(f"mypyc failed ({error}), so the hot modules are installed as plain Python")
         return []
-    return made
+    return [*made, *IN_C]
 
 
 class OptionalBuildExt(build_ext):

@@ -6,6 +6,11 @@ left inside that no event would tell of. The usual case is one record in one rea
 is longer than what it holds by a number of bytes that depends on the cipher only (`_overhead`), unless it is padded.
 Then there is nothing more to ask for.
 
+Where the socket is a real one and the installation has it, all that is ordinary goes a shorter way, one call for a
+read and one for a send of one record (`direct.py`). It uses the same connection and the same memory, so the two ways
+can follow each other. What it does not deal with comes back here: what TLS itself has to say, the end, failures, and
+what the socket did not take.
+
 Out: a channel asks to send plain bytes and is told how many went. Encrypted bytes cannot be taken back, so what the
 socket did not take stays in `_rest`. Of the plain bytes, those in records that went as a whole are reported; the others
 (`_debt`) were encrypted and are not reported, and the channel gives them again, at the beginning of its next try. They
@@ -22,6 +27,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headwater.node.channel import Channel, Transport
+from headwater.node.transports.direct import records_of
 
 log = logging.getLogger("headwater.transports")
 
@@ -82,10 +88,16 @@ class Tls(Transport):
         self._records: deque[tuple[int, int]] = deque()
         """Of what is in `_rest`: how many bytes of each record are left, and how many plain ones are in it."""
         self._debt = 0
+        self._direct_recv: Callable[[int], bytes | None] | None = None
+        self._direct_send: Callable[[int, bytes], bytes | None] | None = None
+        self._last: Callable[[], tuple[bytes, bool, str | None]] | None = None
 
     # ---- in ----------------------------------------------------------------------------------------------------
 
     def recv(self, size: int) -> bytes:
+        if self._direct_recv is not None:
+            received = self._direct_recv(self._channel.fd)
+            return received if received is not None else self._with_more()
         data = self._socket_recv(self._read_size)
         count = len(data)
         if count == 0:
@@ -113,6 +125,21 @@ class Tls(Transport):
             raise self._failure("broke TLS", error) from None
         if self._outgoing.pending:
             self._flush_own()
+        return data
+
+    def _with_more(self) -> bytes:
+        """What was read the short way, when there was more to it than whole records of data."""
+        assert self._last is not None
+        data, ended, reason = self._last()
+        self._flush_own()
+        if reason is not None:
+            log.info("%s broke TLS: %s", self._channel.address, reason)
+            raise ConnectionAbortedError(reason)
+        if ended:
+            if data:
+                self._channel.end_of_input()
+        elif not data:
+            raise BlockingIOError
         return data
 
     def _rest_of(self, part: bytes, size: int) -> bytes:
@@ -149,7 +176,18 @@ class Tls(Transport):
         self._overhead = overhead_of(self._tls.version(), cipher[0] if cipher else "")
         self._read_size = FIRST_READ
         self._flush_own()
+        self._go_short_way()
         self._established(self._channel, self._tls)
+
+    def _go_short_way(self) -> None:
+        connection = self._channel.socket
+        if connection is None or connection.fileno() != self._channel.fd:
+            return
+        records = records_of(self._tls, self._incoming, self._outgoing)
+        if records is not None:
+            self._direct_recv = records.receive
+            self._direct_send = records.send
+            self._last = records.last
 
     def _failure(self, what: str, error: ssl.SSLError) -> ConnectionAbortedError:
         reason: str = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
@@ -161,7 +199,12 @@ class Tls(Transport):
     def send(self, blob: bytes) -> int:
         """Plain bytes that have gone, perhaps none."""
         size = len(blob)
-        if size <= RECORD and not self._rest:
+        if 0 < size <= RECORD and not self._rest:
+            if self._direct_send is not None:
+                rest = self._direct_send(self._channel.fd, blob)
+                if rest is None:
+                    return size
+                return self._owe(rest, size)
             self._write(blob)
             data = self._take_out()
             try:
@@ -170,10 +213,7 @@ class Tls(Transport):
                 sent = 0
             if sent == len(data):
                 return size
-            self._rest = data[sent:]
-            self._records.append((len(data) - sent, size))
-            self._debt = size
-            return 0
+            return self._owe(data[sent:], size)
         gone = self._send_rest() if self._rest else 0
         at = gone
         while at < size and not self._rest:
@@ -184,6 +224,13 @@ class Tls(Transport):
                 at = end
             gone += self._send_rest()
         return gone
+
+    def _owe(self, rest: bytes, size: int) -> int:
+        """The only record, of so many plain bytes, went in part: nothing is reported."""
+        self._rest = rest
+        self._records.append((len(rest), size))
+        self._debt = size
+        return 0
 
     def _encrypt(self, piece: bytes) -> None:
         before = self._outgoing.pending
