@@ -45,7 +45,6 @@ GAUGE_NAMES: Final = {"retained": "retained_messages", "queued": "queued_message
 COUNTERS: Final = {
     "messages_received": ("messages_received", "PUBLISH packets from clients."),
     "messages_sent": ("messages_sent", "PUBLISH packets to clients."),
-    "dropped": ("messages_dropped", "Messages that were not delivered: full queue, too large, expired."),
     "received": ("packets_received", "Packets of any kind from clients."),
     "sent": ("packets_sent", "Packets of any kind to clients."),
     "bytes_received": ("received_bytes", "Bytes from clients."),
@@ -81,9 +80,17 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("headwater_uptime_seconds", "Seconds since the broker started.", value=now.uptime)
         for field, (name, text) in COUNTERS.items():
             yield CounterMetricFamily(f"headwater_{name}", text, value=getattr(now, field))
+        yield _drops(now)
         yield _reports(now)
         yield _build(self._build)
         yield from _group_metrics(self._groups()[:MOST_GROUPS])
+
+
+def _drops(now: Statistics) -> Metric:
+    family = CounterMetricFamily("headwater_messages_dropped", "Messages that were not delivered.", labels=["reason"])
+    for reason, count in now.drops.items():
+        family.add_metric([reason], count)
+    return family
 
 
 def _reports(now: Statistics) -> Metric:

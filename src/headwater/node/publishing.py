@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, cast
 
 from headwater.message import Delivery, Message
@@ -26,6 +27,8 @@ from headwater.wire.reasons import (
 
 if TYPE_CHECKING:
     from headwater.node.server import Server
+
+log = logging.getLogger("headwater.access")
 
 
 class Publishing:
@@ -105,6 +108,7 @@ class Publishing:
             return NOT_AUTHORIZED if v5 else SUCCESS
         if channel.rights is not None and not channel.rights.publishes(topic.encode()):
             server.access.refused_publishes += 1
+            log.debug("%r (%s) may not publish to %.200r", channel.client_id, channel.address, topic)
             return NOT_AUTHORIZED if v5 else SUCCESS
         if self.max_payload_size and len(packet.payload) > self.max_payload_size:
             return IMPLEMENTATION_SPECIFIC_ERROR if v5 else SUCCESS  # 0x95 is not for acknowledgements
@@ -151,6 +155,8 @@ class Publishing:
             self.server.hot.changed = self.server.journal is not None
             quotas.kept(username if message.payload else None, message.topic)
             self.server.hooks.tell("retain_message", message)
+        elif self.server.journal is not None:
+            self.server.journal.not_retained(message)
 
     def _route_selected(self, message: Message, publisher: Session | None) -> None:
         """As `route`, with hooks that may change who gets it."""

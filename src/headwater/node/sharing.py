@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, cast
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel, Share
 from headwater.node.sending import message_of_packet
+from headwater.node.stats import EXPIRED, QUEUE_FULL, SESSION_ENDED
 from headwater.node.unsent import unsent_packets, unsent_part
 from headwater.routing.dispatcher import Member
 from headwater.routing.dispatcher_rules import covers
@@ -109,7 +110,7 @@ class Sharing(Share):
         line = self.line(group)
         delivery = Delivery(message, message.qos, False, None, group)
         if line.wait(delivery) != QUEUED:
-            self._dropped(group, message)
+            self._dropped(group, message, QUEUE_FULL)
         elif self.server.journal is not None:
             self.server.journal.keep_in_group(group, line, delivery)
         self._tell_given_up(group, line)
@@ -151,7 +152,7 @@ class Sharing(Share):
             delivery = line.take()
             self.server.delivering.fetch(delivery)
             if delivery.message.expires_at <= now:
-                self._drop(group, delivery)
+                self._drop(group, delivery, EXPIRED)
                 continue
             group.dispatcher.taken(member, now)
             self._offer(group, member, delivery.message)
@@ -180,7 +181,7 @@ class Sharing(Share):
             line = self.lines.pop(group, None)
             if line is not None:
                 for delivery in line.take_all():
-                    self._drop(group, delivery)
+                    self._drop(group, delivery, SESSION_ENDED)
             if self.server.journal is not None:
                 self.server.journal.group_ended(group)
 
@@ -252,7 +253,7 @@ class Sharing(Share):
                 self.deliver(group, delivery.message)
                 self.server.delivering.forget(delivery)
             else:
-                self._drop(group, delivery)
+                self._drop(group, delivery, SESSION_ENDED)
 
     def use_dispatcher(self, pattern: str, name: str) -> int:
         """Let the groups that the pattern covers choose by another dispatcher; how many changed."""
@@ -278,14 +279,14 @@ class Sharing(Share):
     def _tell_given_up(self, group: Group, line: Waiting) -> None:
         if line.given_up is not None:
             for delivery in line.take_given_up():
-                self._drop(group, delivery)
+                self._drop(group, delivery, self.server.delivering.why_given_up(delivery))
 
-    def _drop(self, group: Group, delivery: Delivery) -> None:
+    def _drop(self, group: Group, delivery: Delivery, reason: int) -> None:
         if self.server.hooks.listens("publish_dropped"):
             self.server.delivering.fetch(delivery)
         self.server.delivering.forget(delivery)
-        self._dropped(group, delivery.message)
+        self._dropped(group, delivery.message, reason)
 
-    def _dropped(self, group: Group, message: Message) -> None:
-        self.server.stats.publish_dropped += 1
+    def _dropped(self, group: Group, message: Message, reason: int) -> None:
+        self.server.stats.drops[reason] += 1
         self.server.hooks.tell("publish_dropped", group.name, message)

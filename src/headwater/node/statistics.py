@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from headwater.node.stats import DROP_REASONS
 
 if TYPE_CHECKING:
     from headwater.node.server import Server
@@ -39,7 +41,9 @@ class Statistics:
     """PUBLISH packets from clients."""
     messages_sent: int = 0
     dropped: int = 0
-    """Messages that were not delivered: full queue, too large, expired."""
+    """Messages that were not delivered."""
+    drops: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DROP_REASONS, 0))
+    """The same by reason: queue_full, slow_reader (QoS 0), expired, too_large, not_authorized, session_ended."""
     bytes_received: int = 0
     bytes_sent: int = 0
     refused: int = 0
@@ -82,6 +86,7 @@ def statistics_of(server: Server, uptime: float) -> Statistics:
         messages_received=stats.publish_received,
         messages_sent=stats.publish_sent,
         dropped=stats.publish_dropped,
+        drops=dict(zip(DROP_REASONS, stats.drops, strict=True)),
         bytes_received=stats.bytes_received,
         bytes_sent=stats.bytes_sent,
         refused=stats.connects_refused,
@@ -92,6 +97,6 @@ def statistics_of(server: Server, uptime: float) -> Statistics:
         reports_early=stats.reports_early,
         commits=0 if server.journal is None else server.journal.commits,
         commit_seconds=0.0 if server.journal is None else server.journal.seconds,
-        failures=stats.failures + server.timers.failures,
+        failures=stats.failures + server.timers.failures + server.chores.failures,
         hook_failures=sum(server.hooks.failures.values()),
     )

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+# Why a message was not delivered.
+QUEUE_FULL: Final = 0
+SLOW_READER: Final = 1
+EXPIRED: Final = 2
+TOO_LARGE: Final = 3
+NOT_AUTHORIZED: Final = 4
+SESSION_ENDED: Final = 5
+DROP_REASONS: Final = ("queue_full", "slow_reader", "expired", "too_large", "not_authorized", "session_ended")
+
 
 class Stats:
     def __init__(self) -> None:
@@ -11,7 +22,7 @@ class Stats:
         self.bytes_sent = 0
         self.publish_received = 0
         self.publish_sent = 0
-        self.publish_dropped = 0
+        self.drops = [0] * len(DROP_REASONS)
         self.connections_opened = 0
         self.connects_refused = 0
         self.protocol_errors = 0
@@ -22,3 +33,7 @@ class Stats:
         self.reports_received = 0
         self.reports_bad = 0
         self.reports_early = 0
+
+    @property
+    def publish_dropped(self) -> int:
+        return sum(self.drops)

@@ -84,10 +84,12 @@ def test_metrics_say_what_the_broker_does() -> None:
 
 def test_every_statistic_is_a_metric() -> None:
     values: dict[str, Any] = {name: 1000 + place for place, name in enumerate(Statistics.__dataclass_fields__)}
-    values |= {"reports": 9000, "reports_bad": 20, "reports_early": 3}
+    values |= {"reports": 9000, "reports_bad": 20, "reports_early": 3, "drops": {"a": 7000, "b": 7001}}
     collector = BrokerCollector(lambda: Statistics(**values), list)
     shown = {sample.value for family in collector.collect() for sample in family.samples}
-    assert {value for name, value in values.items() if name != "reports"} | {8977} <= shown
+    in_parts = {"reports": {8977}, "dropped": set(), "drops": {7000, 7001}}
+    whole = {value for name, value in values.items() if name not in in_parts}
+    assert whole.union(*in_parts.values()) <= shown
 
 
 def test_the_description_names_the_token_and_no_other_server() -> None:

@@ -166,7 +166,9 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         file.write_text(SETTINGS)
         broker = Process("--config", str(file), "--set", f"admin.port={port}")
         assert broker.end(0) == 1
-        assert f"cannot listen on localhost:{port}: Address already in use" in broker.said
+        assert (
+            f"http://localhost:{port} for the admin API (admin.host, admin.port): Address already in use" in broker.said
+        )
         assert "Traceback" not in broker.said
 
 

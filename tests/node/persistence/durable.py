@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 
 from headwater.node.config import Config
-from headwater.node.persistence.journal import Batch, Committer, Journal
+from headwater.node.persistence.batch import Batch, Committer
+from headwater.node.persistence.journal import Journal
 from headwater.node.persistence.memory import MemoryBackend
 from headwater.node.persistence.recovery import Recovered, recover
 from headwater.wire.packets import (
@@ -47,6 +48,9 @@ class SteppedCommitter(Committer):
         if self.batch is not None and not self.written:
             self.write()
         return self.backend.get(key)
+
+    def has(self, key: bytes) -> bool:
+        return self.backend.get(key) is not None
 
     def later(self, seconds: float) -> None:
         self.alarms += 1

@@ -170,6 +170,7 @@ OUTSIDE = [{"name": "store/../../evil", "size": 0, "sha256": ""}]
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut": (cut, "bytes, not"),
     "garbled": (garble, "has another checksum; take another one"),
+    "no files": (lambda backup: shutil.rmtree(backup / "store"), "is damaged: store is missing; take another one"),
     "missing": (lambda backup: largest(backup).unlink(), "is missing; take another one"),
     "too much": (lambda backup: (backup / "store" / "strange").write_text(""), "does not know: store/strange"),
     "no manifest": (lambda backup: (backup / MANIFEST).unlink(), "it has no manifest.json"),

@@ -54,7 +54,7 @@ class Actor(Device):
     def __init__(self, client_id: str, version: int, chance: random.Random) -> None:
         super().__init__(client_id, version)
         self.chance = chance
-        self.passing = client_id == "5"
+        self.passing = client_id in ("4", "5")
         """Its sessions end with their connections."""
 
     @property
@@ -229,8 +229,8 @@ class World:
         sessions = self.broker.server.sessions.values()
         if any(session.number and not session.expiry_interval for session in sessions):
             return
-        if any(flight.kept for each in sessions if not each.durable for flight in each.outbound.flights.values()):
-            return  # what passing members of groups have in flight would be the groups' again
+        if any(each.kept for session in sessions if not session.durable for each in _given(session)):
+            return  # what passing members of groups have would be the groups' again
         self.comparisons += 1
         assert state(self.broker) == state(self.broker.crash(None))
 
@@ -315,6 +315,10 @@ def _session(broker: DurableBroker, session: Session) -> dict[str, Any]:
         "waiting": _waiting(broker, outbound),
         "will": None if will is None else (_message(will), session.will_delay, session.will_expiry),
     }
+
+
+def _given(session: Session) -> list[Flight | Delivery]:
+    return [*session.outbound.flights.values(), *(session.outbound.queue or ())]
 
 
 def _subscription(each: Subscription) -> tuple[Any, ...]:

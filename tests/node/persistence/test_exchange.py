@@ -259,7 +259,7 @@ def test_a_broker_takes_up_what_was_imported() -> None:
     assert counted == (1, 2, 2, 1)
     assert isinstance(backend, MemoryBackend)
     broker = DurableBroker(backend)
-    assert broker.recovered == (1, 2, 2, 1)
+    assert broker.recovered == (1, 2, 2, 1, 0)
     retained = broker.server.router.retained.get("r")
     assert retained is not None
     assert (retained.payload, retained.retain) == (b"\xff", True)
@@ -335,7 +335,10 @@ BAD: dict[str, tuple[str, str]] = {
     "no kind": ('{"topic": "a"}', "is not an object with a kind"),
     "a strange kind": ('{"kind": "cat"}', "kinds are headwater-export, session"),
     "a header again": (TEXT_OF_HEADER, "the first line, and no other"),
-    "a strange field": ('{"kind": "retained", "topic": "a", "payload": "", "colour": 1}', "colour: Extra inputs"),
+    "a strange field": (
+        '{"kind": "retained", "topic": "a", "payload": "", "colour": 1}',
+        "colour: there is no such",
+    ),
     "no payload": ('{"kind": "retained", "topic": "a"}', "needs either payload or payload_base64"),
     "two payloads": (
         '{"kind": "retained", "topic": "a", "payload": "", "payload_base64": ""}',
@@ -395,7 +398,8 @@ def test_an_export_begins_as_one() -> None:
             [b'{"kind": "headwater-export", "schema": 2}'],
             "line 1: the export has schema 2, this headwater reads schema 1",
         ),
-        ([b"\xff\xfe"], "line 1: is not JSON"),
+        ([b"\xff\xfe"], "line 1: is not in UTF-8"),
+        (["{}".encode("utf-16-le")], "line 1: is not JSON"),
     ):
         with pytest.raises(BadLines, match=said):
             Import(MemoryBackend()).run(lines)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.node.config import Config
-from headwater.wire.packets import Connect, Subscribe, SubscribeRequest
-from tests.node.memory import Client
+from headwater.wire.packets import Connack, Connect, Packet, Subscribe, SubscribeRequest
+from tests.node.memory import Client, MemoryBroker
 from tests.node.persistence.durable import Device, DurableBroker
 
 WANTS = {
@@ -20,8 +20,27 @@ WANTS = {
     "one": ("t/a", 1),
     "first": ("$share/g/t/#", 1),
     "second": ("$share/g/t/#", 2),
+    "steady": ("$share/h/t/#", 2),
+    "passing": ("$share/h/t/#", 2),
 }
 TOPICS = ["t/a", "t/b"]
+
+
+class Passing(Device):
+    """One whose session ends with its connection, so that it has to subscribe each time."""
+
+    def connect(self, broker: MemoryBroker) -> None:
+        self.client = Client(broker)
+        self.client.version = self.version
+        self.client.send(Connect(self.client_id, self.version))
+        self.to_answer = []
+        self.open_ids = set()
+        self.welcome = self.has_session = False
+
+    def _take(self, packet: Packet) -> None:
+        super()._take(packet)
+        if isinstance(packet, Connack):
+            self.subscribe(*WANTS[self.client_id])
 
 
 class World:
@@ -31,7 +50,8 @@ class World:
         self.random = random.Random(seed)
         self.broker = DurableBroker(config=config)
         self.publishers = [Device("p4", 4), Device("p5", 5)]
-        self.subscribers = {name: Device(name, 4 if name == "one" else 5) for name in WANTS}
+        self.subscribers = {name: Device(name, 4 if name == "one" else 5) for name in WANTS if name != "passing"}
+        self.subscribers["passing"] = Passing("passing")
         self.sent: dict[bytes, tuple[str, int]] = {}
         self.retained: dict[str, list[bytes]] = {}
         self.crashes = 0
@@ -118,6 +138,7 @@ class World:
         assert all(device.lost_sessions == 0 for device in self.devices)
         counts = {name: Counter(device.delivered) for name, device in self.subscribers.items()}
         group = counts["first"] + counts["second"]
+        mixed = counts["steady"] + counts["passing"]
         for payload, (topic, qos) in self.sent.items():
             if topic.startswith("r/"):
                 continue
@@ -127,6 +148,9 @@ class World:
                 assert got[payload] or payload not in acknowledged, f"{payload!r} for {name} is lost"
             if qos == 2:
                 assert counts["all"][payload] <= 1, f"{payload!r} came twice"
+                assert mixed[payload] <= 1, f"{payload!r} came twice in the group"  # if at all [MQTT-4.8.2-5]
+            else:
+                assert mixed[payload] or payload not in acknowledged, f"{payload!r} is lost in the group"
         self._check_retained(acknowledged)
 
     def _check_retained(self, acknowledged: set[bytes]) -> None:
@@ -164,7 +188,7 @@ def test_it_does_with_content_on_disk_only(seed: int) -> None:
     run(seed, 300, Config(sys_interval=0, queue_memory=0, max_inflight=2))
 
 
-@pytest.mark.parametrize("dispatcher", ["round_robin", "sticky"])
+@pytest.mark.parametrize("dispatcher", ["round_robin", "sticky", "hash_topic"])
 def test_it_does_with_other_dispatchers(dispatcher: str) -> None:
     for seed in range(5):
         run(seed, 300, Config(sys_interval=0, shared_dispatcher=dispatcher))

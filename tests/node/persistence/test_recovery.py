@@ -189,6 +189,27 @@ def test_more_identifiers_than_fit_into_two_bytes() -> None:
     assert delivery.identifiers == [7] * 65_600
 
 
+def test_a_power_cut_while_what_waited_in_an_ended_session_is_given_up() -> None:
+    """Which is done in pieces, over several commits."""
+    broker = DurableBroker()
+    reader = connect(broker, "a")
+    subscribe(broker, reader, "t", 1)
+    reader.lose()
+    publisher = passing(broker)
+    for packet_id in range(1, 101):
+        publish(publisher, "t", packet_id=packet_id)
+    broker.settle()
+    server = broker.server
+    server.hot.until = 0.0  # the turn has no time left for it
+    server.ending.remove(server.sessions["a"])
+    server.hot.flush()
+    broker.committer.write()
+    broker = broker.crash(None)
+    assert broker.recovered.deliveries > 0, "some are left"
+    broker.settle()
+    assert list(broker.backend.scan(b"")) == []
+
+
 # ---- what is broken --------------------------------------------------------------------------------------------
 
 
@@ -209,7 +230,6 @@ def _remove(backend: MemoryBackend, kind: bytes) -> None:
         lambda backend: _cut(backend, RETAINED),
         lambda backend: _cut(backend, SESSION),
         lambda backend: _remove(backend, MESSAGE),
-        lambda backend: _remove(backend, SESSION),
         lambda backend: backend.write([(b"s\x00", b"{}")], []),
     ],
 )

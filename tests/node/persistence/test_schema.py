@@ -181,5 +181,9 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     os.chmod(folder, 0o555)
     before = "import headwater.node.persistence.schema, os\nif os.getuid() == 0: os.setuid(65534)"
     assert "cannot use the data folder" in (said := in_another_process(folder, before))
-    assert "Permission denied" in said
+    assert "Permission denied" in said and "give the folder to the user that runs the broker" in said
     assert "cannot use the data folder" in in_another_process(tmp_path / "new", before)
+
+
+def test_a_folder_where_none_can_be_made() -> None:
+    assert "nothing can be made in /proc; name another folder" in refused(Path("/proc/headwater"))

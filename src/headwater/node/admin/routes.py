@@ -38,7 +38,18 @@ async def broker_of(request: Request) -> Broker:
     return broker
 
 
+async def on_disk(broker: Broker) -> None:
+    """Whoever changes what outlives the broker is answered as clients are: when it is there."""
+    try:
+        await broker.committed()
+    except StorageError as error:
+        raise HTTPException(503, str(error)) from error
+
+
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such thing."}}
+DISK_FAILED: dict[int | str, dict[str, Any]] = {
+    503: {"description": "The disk has failed: it was done, and may not outlive the broker, which stops."}
+}
 routes = APIRouter(
     prefix="/v1",
     dependencies=[Depends(require_token)],
@@ -166,7 +177,9 @@ async def get_session(broker: TheBroker, client_id: ClientId) -> views.SessionVi
     return views.session_view(session, broker.server.hot.now)
 
 
-@routes.delete("/sessions/{client_id:path}", status_code=204, response_model=None, responses=NOT_FOUND)
+@routes.delete(
+    "/sessions/{client_id:path}", status_code=204, response_model=None, responses={**NOT_FOUND, **DISK_FAILED}
+)
 async def end_session(broker: TheBroker, client_id: ClientId) -> None:
     """End a session with all that waits in it; its client, if connected, is disconnected."""
     session = broker.server.sessions.get(client_id)
@@ -176,6 +189,7 @@ async def end_session(broker: TheBroker, client_id: ClientId) -> None:
     if not broker.disconnect(client_id, ADMINISTRATIVE_ACTION):
         broker.server.ending.remove(session)
         broker.server.plane.wake()
+    await on_disk(broker)
 
 
 @routes.get("/subscriptions", response_model=views.SubscriptionPage)
@@ -275,13 +289,14 @@ async def get_retained(broker: TheBroker, topic: Topic) -> views.RetainedMessage
     return views.retained_message(message, now)
 
 
-@routes.delete("/retained/message", status_code=204, response_model=None, responses=NOT_FOUND)
+@routes.delete("/retained/message", status_code=204, response_model=None, responses={**NOT_FOUND, **DISK_FAILED})
 async def delete_retained(broker: TheBroker, topic: Topic) -> None:
     """By an empty retained message, which subscribers get, as clients do it."""
     message = broker.server.router.retained.get(topic)
     if message is None:
         raise HTTPException(404, "nothing is retained for this topic")
     broker.publish(Message(message.topic, b"", message.qos, True))
+    await on_disk(broker)
 
 
 class Publication(Order):
@@ -296,7 +311,7 @@ class Publication(Order):
     user_properties: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default=[], max_length=100)
 
 
-@routes.post("/publish", status_code=204, response_model=None)
+@routes.post("/publish", status_code=204, response_model=None, responses=DISK_FAILED)
 async def publish(broker: TheBroker, publication: Publication) -> None:
     """Publish a message as the broker's own."""
     try:
@@ -304,6 +319,8 @@ async def publish(broker: TheBroker, publication: Publication) -> None:
         broker.publish(message)
     except ValueError as error:
         raise HTTPException(400, str(error)) from error
+    if message.qos or message.retain:
+        await on_disk(broker)
 
 
 def _message(publication: Publication, now: float) -> Message:

@@ -225,6 +225,8 @@ def _old_store(path: Path) -> str | None:
 
 def _copy_checked(backup: Path, manifest: Manifest, to: Path) -> None:
     to.mkdir(mode=0o700)
+    if not (backup / STORE).is_dir():
+        raise StorageError(f"the backup {backup} is damaged: {STORE} is missing; take another one")
     there = {f"{STORE}/{each.name}" for each in (backup / STORE).iterdir()}
     if strange := sorted(there - {each.name for each in manifest.files}):
         raise StorageError(f"the backup {backup} has a file that its manifest does not know: {strange[0]}")

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 
 from headwater.node.persistence.backend import Backend, StorageError
+from headwater.node.persistence.batch import Batch, Committer
 from headwater.node.persistence.crash_points import crash_point
-from headwater.node.persistence.journal import Batch, Committer, Journal
+from headwater.node.persistence.journal import Journal
 from headwater.node.server import Server
 
 log = logging.getLogger("headwater.persistence")
@@ -48,6 +49,9 @@ class ThreadCommitter(Committer):
         self._idle.wait()  # what is asked for may be in the batch that is being written
         return self.backend.get(key)
 
+    def has(self, key: bytes) -> bool:
+        return self.backend.get(key) is not None
+
     def later(self, seconds: float) -> None:
         journal = self.journal
         assert journal is not None
@@ -73,6 +77,8 @@ class ThreadCommitter(Committer):
             if not self._error_told:
                 self._error_told = True
                 self.failed(self.error)
+                if self.journal is not None:
+                    self.journal.failed()
         elif batch is not None and self.journal is not None:
             self.server.hot.now = time.monotonic()
             crash_point("before-acknowledge")

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from headwater.node.persistence.backend import StorageError
+from headwater.node.persistence.reasons import storage_error
 
 log = logging.getLogger("headwater.persistence")
 
@@ -79,11 +80,11 @@ def locked(path: Path) -> Iterator[FolderLock]:
     try:
         lock = FolderLock(path)
     except OSError as error:
-        raise StorageError(f"cannot use the data folder {path}: {error.strerror or error}") from None
+        raise cannot_use(path, error) from None
     try:
         yield lock
     except OSError as error:
-        raise StorageError(f"cannot use the data folder {path}: {error}") from None
+        raise cannot_use(path, error) from None
     finally:
         lock.release()
 
@@ -93,13 +94,19 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
+        if path.parent.is_dir():  # but of a kind in which nobody makes anything
+            raise StorageError(f"nothing can be made in {path.parent}; name another folder") from None
         raise StorageError(
             f"cannot make the data folder {path}: there is no {path.parent}; make that one first"
         ) from None
     except FileExistsError:
         raise StorageError(f"the data folder {path} is not a folder; name another one") from None
     except OSError as error:
-        raise StorageError(f"cannot use the data folder {path}: {error.strerror or error}") from None
+        raise cannot_use(path, error) from None
+
+
+def cannot_use(path: Path, error: OSError) -> StorageError:
+    return storage_error(f"use the data folder {path}", str(error))
 
 
 def is_new(path: Path) -> bool:

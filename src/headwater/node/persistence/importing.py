@@ -164,7 +164,7 @@ class Import:
 
     def _take_line(self, text: bytes) -> None:
         try:
-            found = json.loads(text)
+            found = json.loads(text.decode("utf-8-sig"))
         except RecursionError:
             raise ValueError("is nested too deeply") from None
         kind = found.get("kind") if isinstance(found, dict) else None
@@ -329,9 +329,13 @@ def _as_json(fields: dict[str, Any]) -> bytes:
 
 def _reason(error: ValueError) -> str:
     """One line, without what pydantic adds for programmers."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"is not in UTF-8 (byte {error.start + 1})"
     if not isinstance(error, ValidationError):
-        return f"is not JSON ({error})" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else str(error)
+        return f"is not JSON ({error})" if isinstance(error, json.JSONDecodeError) else str(error)
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     text = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        text = "there is no such field"
     return f"{where}: {text}" if where else text

@@ -10,8 +10,9 @@ its way, changes collect for the next, and what depends on them is withheld.
 
 Only channels that were promised something wait; QoS 0 and QoS 1 on their way to subscribers do not. What has a barrier:
 PUBACK, PUBREC, PUBCOMP, CONNACK, SUBACK, UNSUBACK; PUBREL, because after it the receiver forgets the packet id; and a
-PUBLISH with QoS 2, because the message may never go out again with another id. Commits are in the order of changes and
-atomic, so what is found after a crash is the broker as it was at the end of some turn, at or after the last promise.
+PUBLISH with QoS 2, because the message may never go out again with another id, or to another member of its group.
+Commits are in the order of changes and atomic, so what is found after a crash is the broker as it was at the end of
+some turn, at or after the last promise.
 
 A delivery that is done before the commit it belongs to has begun leaves no trace: with subscribers that keep up, much
 of the traffic never comes to the disk, and its acknowledgements wait for nothing but the commit before.
@@ -22,12 +23,13 @@ With durability `async` nothing has a barrier, and commits begin `interval` seco
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, cast
-
-from mypy_extensions import mypyc_attr
+from collections import deque
+from collections.abc import Callable
+from typing import Final, cast
 
 from headwater.message import Delivery, Message, Subscription
 from headwater.node.channel import Channel
+from headwater.node.persistence.batch import Batch, Committer
 from headwater.node.persistence.records import (
     GROUP,
     MESSAGE,
@@ -52,44 +54,9 @@ from headwater.session.kept import AWAY, Kept, Stored
 from headwater.session.session import Session
 from headwater.session.waiting import Budget, Waiting
 
-if TYPE_CHECKING:
-    pass
-
 MANY: Final = 512
 """Changed deliveries from which on `async` does not wait for its interval."""
 NEVER_WITHHELD: Final = 1 << 62
-
-
-class Batch:
-    """The changes of one commit. `promises`: something may wait for it, so it has to be synced."""
-
-    def __init__(self, sequence: int) -> None:
-        self.sequence = sequence
-        self.puts: list[tuple[bytes, bytes]] = []
-        self.deletes: list[bytes] = []
-        self.promises = False
-        self.waiting: list[Kept] = []
-        """Deliveries of it that wait in a line: their content may be put away when it is on disk."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Committer:
-    """Brings batches to the disk, one at a time, and calls `Journal.finished` on the loop's thread after each."""
-
-    def start(self, batch: Batch) -> None:
-        raise RuntimeError("not connected")
-
-    def read(self, key: bytes) -> bytes | None:
-        """A value that has been written."""
-        raise RuntimeError("not connected")
-
-    def later(self, seconds: float) -> None:
-        """Call `Journal.begin` in so many seconds."""
-        raise RuntimeError("not connected")
-
-    def give_up(self, error: Exception) -> None:
-        """There is a change that cannot be written: no batch can follow."""
-        raise RuntimeError("not connected")
 
 
 class Journal:
@@ -113,12 +80,17 @@ class Journal:
         """That commits have taken."""
         self._deliveries: dict[Kept, None] = {}
         self._deletes: list[bytes] = []
+        self._gone_for_good = False
         self._sessions: dict[Session, None] = {}
         self._records: dict[bytes, bytes | None] = {}
         self._lines: dict[int, Waiting] = {}
         """Of the sessions and groups, by their numbers."""
+        self._listeners: deque[tuple[int, Callable[[], None]]] = deque()
+        """To be told when a commit is on disk."""
         self._retained: dict[str, Message | None] = {}
         retained.changes = self._retained
+        self.left_out = False
+        """There are retained messages on disk for which there is no room."""
 
     # ---- sessions ----------------------------------------------------------------------------------------------
 
@@ -138,7 +110,7 @@ class Journal:
             self.turn.changed = True
 
     def session_ended(self, session: Session) -> None:
-        """Its subscriptions, deliveries and received ids have been ended before."""
+        """What else is known of it is ended by others, perhaps later; after a crash, recovery does it."""
         number = session.number
         if number:
             session.number = 0
@@ -153,9 +125,9 @@ class Journal:
         if session.durable:
             self._record(subscription_key(session.number, name), subscription_record(subscription))
 
-    def unsubscribed(self, session: Session, name: str) -> None:
-        if session.durable:
-            self._record(subscription_key(session.number, name), None)
+    def unsubscribed(self, session: int, name: str) -> None:
+        """A subscription of the session with this number, which may have ended, has ended."""
+        self._record(subscription_key(session, name), None)
 
     def received(self, session: Session, packet_id: int) -> None:
         """A QoS 2 message came from the client; it must be known if it comes again."""
@@ -187,14 +159,23 @@ class Journal:
             self.keep(group.number, delivery)
 
     def keep_for_group(self, delivery: Delivery) -> Kept | None:
-        """A member whose session is not kept was sent it. If it does not acknowledge it before a crash, it is the
-        group's again, if that is kept."""
+        """It waits for, or went to, a member whose session is not kept: after a crash it is the group's again, if that
+        is kept."""
         group = cast(Group, delivery.group)
-        if group.number == 0 or delivery.qos != 1:
+        if group.number == 0:
             return None
-        kept = self.keep(group.number, Delivery(delivery.message, 1, False, None, group))
+        kept = self.keep(group.number, Delivery(delivery.message, delivery.qos, False, None, group))
         kept.delivery = None
         return kept
+
+    # ---- retained messages -------------------------------------------------------------------------------------
+
+    def not_retained(self, message: Message) -> None:
+        """There was no room for it, or it is empty and there was nothing to remove. If its topic has one on disk only,
+        that is out of date, and this one takes its place there."""
+        if self.left_out and self.committer.has(retained_key(message.topic)):
+            self._retained[message.topic] = message if message.payload else None
+            self.turn.changed = True
 
     # ---- deliveries --------------------------------------------------------------------------------------------
 
@@ -296,6 +277,28 @@ class Journal:
         channel.barrier = self.sequence
         self.turn.changed = True
 
+    def promise_gone(self, channel: Channel) -> None:
+        """The same, if it depends on what is done, too: after a crash that must not be found again."""
+        self._gone_for_good = True
+        self.promise(channel)
+
+    def tell_when_durable(self, tell: Callable[[], None]) -> None:
+        """As `promise`, for those who have no channel: `tell` is called when all that has changed until now is on disk,
+        with `async` at once."""
+        if self.interval > 0.0:
+            tell()
+        else:
+            self._listeners.append((self.sequence, tell))
+            self.turn.changed = True
+
+    def failed(self) -> None:
+        """The disk has failed: nothing will be durable any more. Nobody is left waiting for it."""
+        self._tell(NEVER_WITHHELD)
+
+    def _tell(self, sequence: int) -> None:
+        while self._listeners and self._listeners[0][0] <= sequence:
+            self._listeners.popleft()[1]()
+
     # ---- commits -----------------------------------------------------------------------------------------------
 
     def turn_ended(self) -> None:
@@ -347,6 +350,7 @@ class Journal:
             self.turn.durable = sequence
             if self.turn.withholding:
                 self.turn.release()
+            self._tell(sequence)
 
     def _put_away(self, kept: Kept) -> None:
         delivery = kept.delivery
@@ -396,9 +400,10 @@ class Journal:
                 batch.deletes.append(retained_key(topic))
             else:
                 puts.append((retained_key(topic), record_of(message, offset)))
-        batch.promises = bool(puts or batch.deletes)
+        batch.promises = self._gone_for_good or bool(puts or batch.deletes)
         batch.deletes += self._deletes
         self._records.clear()
         self._retained.clear()
         self._deletes = []
+        self._gone_for_good = False
         return batch

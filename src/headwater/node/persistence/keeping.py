@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -39,7 +40,27 @@ class Keeping:
             committer.close()
             raise
         log.info("took up %s in %.1f s", recovered, time.monotonic() - started)
+        if recovered.left_out:
+            log.warning(
+                "%d of %d retained messages are left on disk, as there is no room for them: max_retained = %d, "
+                "max_retained_bytes = %d; they are back when a broker with more room starts",
+                recovered.left_out,
+                recovered.left_out + recovered.retained,
+                config.max_retained,
+                config.max_retained_bytes,
+            )
         server.plane.listen(committer.descriptor, committer.ready)
+
+    async def committed(self) -> None:
+        """Return when all that has changed until now is on disk; with `async`, at once. StorageError: the disk has
+        failed, and it may not be there."""
+        on_disk = asyncio.Event()
+        if self.committer.error is None:
+            self.journal.tell_when_durable(on_disk.set)
+            self.server.plane.wake()
+            await on_disk.wait()
+        if self.committer.error is not None:
+            raise self.committer.error
 
     def settle(self) -> None:
         """Bring all changes to disk and send what waited for them, before anything else happens."""

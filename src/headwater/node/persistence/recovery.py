@@ -49,6 +49,8 @@ class Recovered(NamedTuple):
     subscriptions: int
     deliveries: int
     retained: int
+    left_out: int
+    """Retained messages on disk for which there is no room; they stay there."""
 
     def __str__(self) -> str:
         return (
@@ -67,11 +69,13 @@ class Recovery:
         self.highest = 0
         self.sessions: dict[int, Session] = {}
         self.groups: dict[int, Group | None] = {}
-        """None: nobody is in it any more, because those who were have gone with the process."""
+        """By their numbers, and the numbers of those that have ended with None: nobody is in them any more, also
+        because those who were have gone with the process."""
         self.nobodys: list[Kept] = []
         self.stored: dict[int, Stored] = {}
         self.wills: list[tuple[Session, dict[str, Any]]] = []
         self.deliveries = 0
+        self.left_out = 0
         self.kind = ""
 
     def run(self) -> Recovered:
@@ -98,6 +102,7 @@ class Recovery:
             sum(len(session.subscriptions) for session in self.sessions.values()),
             self.deliveries,
             len(self.server.router.retained),
+            self.left_out,
         )
         self.journal.next_number = self.highest + 1
         self._go_on()
@@ -157,8 +162,12 @@ class Recovery:
 
     def _read_subscriptions(self) -> None:
         for key, value in self.backend.scan(SUBSCRIPTION):
-            session = self.sessions[number_in(key)]
+            number = number_in(key)
             name = key[9:].decode()
+            if number not in self.sessions:  # it has ended, and this was still to be removed
+                self.journal.unsubscribed(number, name)
+                continue
+            session = self.sessions[number]
             subscription = session.subscriptions[name] = subscription_in(name, value)
             self.server.subscribing.restore(session, subscription)
         for session in self.sessions.values():
@@ -197,6 +206,9 @@ class Recovery:
             kept.retain = retain
             kept.identifiers = identifiers
             kept.group = self._group_of(name)
+            if owner not in self.sessions:
+                # Perhaps it has ended, and this was still to be removed, or a member that is not kept still had it.
+                self.groups.setdefault(owner, None)
             self._restore(kept, size)
             self.deliveries += 1
         for stored in self.stored.values():
@@ -245,8 +257,10 @@ class Recovery:
         retained = self.server.router.retained
         changes, retained.changes = retained.changes, None
         for _, value in self.backend.scan(RETAINED):
-            retained.put(message_in(value, self.offset))
+            if not retained.put(message_in(value, self.offset)):
+                self.left_out += 1
         retained.changes = changes
+        self.journal.left_out = self.left_out > 0
 
 
 def recover(server: Server, backend: Backend, journal: Journal) -> Recovered:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.node.persistence.backend import Backend, StorageError
+from headwater.node.persistence.reasons import storage_error
 from headwater.node.persistence.repair import LogRepair
 
 if TYPE_CHECKING:
@@ -241,27 +242,6 @@ def _options() -> Options:
 # ---- errors ----------------------------------------------------------------------------------------------------
 
 
-_REASONS: Final = (
-    ("No space left on device", "the disk is full", "make room"),
-    ("Disk quota exceeded", "the quota of the disk is used up", "make room"),
-    ("File too large", "a file would be larger than is allowed", "raise the limit for the size of files"),
-    ("Read-only file system", "the file system is read-only", "mount it for writing, or choose another folder"),
-    ("Permission denied", "this user may not", "give the folder to the user that runs the broker"),
-    ("Operation not permitted", "this user may not", "give the folder to the user that runs the broker"),
-    ("Too many open files", "too many files are open", "raise the limit for open files"),
-    ("lock hold by current process", "it is open already", "close it there first"),
-    ("Resource temporarily unavailable", "another process has it open", "stop that one first"),
-    ("create_if_missing is false", "it is not there", "restore a backup; an empty folder begins anew"),
-    ("Input/output error", "the disk does not work as it should", "look into the kernel's log, and keep a copy"),
-    ("Corruption", "it is damaged", "restore a backup; nothing was deleted"),
-    ("No such file or directory", "a part of it is missing", "restore a backup; nothing was deleted"),
-)
-
-
 def explained(what: str, path: Path, error: Exception) -> StorageError:
     """What RocksDB says, with the reason and the way out in front of it if we know them."""
-    text = " ".join(str(error).split())
-    for sign, reason, way_out in _REASONS:
-        if sign in text:
-            return StorageError(f"cannot {what} the store {path}: {reason}; {way_out} ({text})")
-    return StorageError(f"cannot {what} the store {path}: {text}")
+    return storage_error(f"{what} the store {path}", " ".join(str(error).split()))

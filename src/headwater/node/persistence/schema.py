@@ -16,6 +16,7 @@ from headwater.node.persistence.folder import (
     Description,
     FolderLock,
     begin_folder,
+    cannot_use,
     is_new,
     make_folder,
     read_description,
@@ -41,12 +42,12 @@ def open_folder(path: Path, *, schema: int = SCHEMA, migrations: Migrations = MI
     try:
         lock = FolderLock(path)
     except OSError as error:
-        raise StorageError(f"cannot use the data folder {path}: {error.strerror or error}") from None
+        raise cannot_use(path, error) from None
     try:
         return _open_locked(path, lock, schema, migrations)
     except OSError as error:
         lock.release()
-        raise StorageError(f"cannot use the data folder {path}: {error.strerror or error}") from None
+        raise cannot_use(path, error) from None
     except BaseException:
         lock.release()
         raise

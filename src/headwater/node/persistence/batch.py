@@ -1,0 +1,43 @@
+"""What the journal hands over to whoever writes it: the seam between the loop and the thread of the disk."""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from headwater.session.kept import Kept
+
+
+class Batch:
+    """The changes of one commit. `promises`: something may wait for it, so it has to be synced."""
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+        self.puts: list[tuple[bytes, bytes]] = []
+        self.deletes: list[bytes] = []
+        self.promises = False
+        self.waiting: list[Kept] = []
+        """Deliveries of it that wait in a line: their content may be put away when it is on disk."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Committer:
+    """Brings batches to the disk, one at a time, and calls `Journal.finished` on the loop's thread after each."""
+
+    def start(self, batch: Batch) -> None:
+        raise RuntimeError("not connected")
+
+    def read(self, key: bytes) -> bytes | None:
+        """A value that has been written."""
+        raise RuntimeError("not connected")
+
+    def has(self, key: bytes) -> bool:
+        """Whether there is a value, but for what is being written at this moment."""
+        raise RuntimeError("not connected")
+
+    def later(self, seconds: float) -> None:
+        """Call `Journal.begin` in so many seconds."""
+        raise RuntimeError("not connected")
+
+    def give_up(self, error: Exception) -> None:
+        """There is a change that cannot be written: no batch can follow."""
+        raise RuntimeError("not connected")
