@@ -41,7 +41,8 @@ def _check_channel(server: Server, channel: Channel) -> None:
     waiting = sum(len(piece) for piece in channel.backlog or ())
     assert channel.backlog_size == waiting
     assert (channel.backlog is None) == (waiting == 0)
-    assert channel.need == 0 or channel.have == sum(len(part) for part in channel.parts or ()) < channel.need
+    assert channel.need == 0 or channel.have == sum(len(part) for part in channel.parts or ())
+    assert channel.need == 0 or channel.busy or channel.have < channel.need
     if channel.state == CONNECTED:
         session = channel.session
         assert session is not None and session.connection is channel

@@ -148,6 +148,7 @@ class MemoryBroker:
         hot = self.server.hot
         if self.server.timers.soonest <= hot.now:
             self.server.timers.run(hot.now)
+        hot.chores.finish()
         while hot.open or hot.dirty or hot.changed:
             hot.flush()
 

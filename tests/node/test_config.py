@@ -285,3 +285,14 @@ def test_defaults_among_the_limits_are_true() -> None:
             assert default.split("`")[1] == json.dumps(expected), setting
             checked += 1
     assert checked > 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["port = true", "max_qos = true", "connect_timeout = false", "[admin]\nport = true", "[[listeners]]\nport = true"],
+)
+def test_truth_is_no_number(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"a number is needed"):
+        load_config(str(file), {}, {})

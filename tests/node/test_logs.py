@@ -131,5 +131,37 @@ def test_destinations_by_name(tmp_path: Path, listening: socket.socket, monkeypa
 def test_a_destination_that_is_not_there(destination: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SYSLOG", "JOURNALD"):
         monkeypatch.setattr(logs, name, str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match=f"cannot log to {destination}: No such file"):
+    place = "" if destination.startswith("file:") else f" ({tmp_path / 'none'})"
+    with pytest.raises(ConfigError, match=re.escape(f"cannot log to {destination}{place}: No such file")):
         open_sinks([destination])
+
+
+def test_lines_of_one_kind_are_bounded_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    lines = [record(f"{number}") for number in range(100)]
+    failures = [record(f"f{number}", logging.ERROR) for number in range(30)]
+    details = [record(f"d{number}", logging.DEBUG) for number in range(30)]
+    other = logging.LogRecord("headwater.part", logging.INFO, "", 0, "something else", (), None)
+    later = record("later")
+    for each in (*lines, *failures, *details, other):
+        each.created = 1000.5
+    later.created = 1001.2
+    written([FileSink(str(path))], *lines, *failures, *details, other, later)
+    said = [line.split(": ", 1)[1] for line in path.read_text().splitlines()]
+    assert said == [
+        *(f"{number} happened" for number in range(logs.MAX_ALIKE)),
+        *(f"f{number} happened" for number in range(30)),
+        *(f"d{number} happened" for number in range(30)),
+        "something else",
+        f"{100 - logs.MAX_ALIKE} more lines in one second were left out: %s happened",
+        "later happened",
+    ]
+
+
+def test_what_was_left_out_last_is_told_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    lines = [record("x") for _ in range(logs.MAX_ALIKE + 1)]
+    for each in lines:
+        each.created = 1000.5
+    written([FileSink(str(path))], *lines)
+    assert "1 more lines" in path.read_text().splitlines()[-1]

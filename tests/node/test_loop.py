@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import select
 import socket
@@ -10,10 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.node.broker import Broker
 from headwater.node.channel import FIRST_READ
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
-from headwater.node.loop import LARGEST_READ, LONG_READ, EpollPlane
+from headwater.node.loop import LARGEST_READ, LONG_READ, SMALLEST_READ, EpollPlane
+from headwater.node.selector import run
 from headwater.node.server import Server
 from headwater.wire import encode
 from headwater.wire.packets import Connect
@@ -21,6 +24,7 @@ from tests.node.memory import MemoryBroker
 
 CONNECT = encode(Connect("", 5), 5)
 PINGREQ = b"\xc0\x00"
+PUBLISH = b"\x30\x0a\x00\x01tpayload"
 
 
 class Peers:
@@ -94,8 +98,8 @@ def test_those_who_are_connected_come_before_those_who_are_not(peers: Peers, mon
 
 def test_who_sends_much_is_read_from_in_larger_pieces_unless_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = MemoryBroker(Config(sys_interval=0))
-    client = broker.client("c")
-    client.channel.recv = lambda size: PINGREQ * (size // 2)
+    client = broker.client("c", 4)
+    client.channel.recv = lambda size: PUBLISH * (size // len(PUBLISH))
     took = [0.0]
     clock = [0.0]
 
@@ -117,7 +121,53 @@ def test_who_sends_much_is_read_from_in_larger_pieces_unless_that_takes_long(mon
     took[0] = LONG_READ * 0.9
     assert read() == LARGEST_READ // 4, "neither long nor short"
     took[0] = LONG_READ * 1.1
-    assert [read() for _ in range(10)][-1] == FIRST_READ
+    assert [read() for _ in range(10)][-1] == SMALLEST_READ
+    assert client.channel.heavy
     took[0] = 0.0
-    client.channel.recv = lambda size: PINGREQ
-    assert read() == FIRST_READ, "what does not fill its buffer needs no larger one"
+    client.channel.recv = lambda size: PUBLISH
+    assert read() == SMALLEST_READ, "what does not fill its buffer needs no larger one"
+    client.channel.recv = lambda size: PUBLISH * (size // len(PUBLISH))
+    assert read() == 2 * SMALLEST_READ and not client.channel.heavy
+
+
+def test_what_a_turn_leaves_for_asyncio_is_not_kept_waiting_for_the_next_event() -> None:
+    """A turn that only ends what asyncio has begun, before anything is waited for."""
+    later: list[str] = []
+
+    async def main() -> None:
+        async with Broker(Config(host="127.0.0.1", port=0, sys_interval=0)) as broker:
+            done = asyncio.Event()
+            timers, now = broker.server.timers, broker.server.hot.now
+            timers.at(now, done.set)
+            timers.at(now + 1.0, lambda: later.append("the next event"))
+            await done.wait()
+            assert later == []
+
+    run(main())
+
+
+def test_of_those_who_send_much_a_turn_reads_from_some_and_the_next_from_others(peers: Peers) -> None:
+    assert isinstance(peers.server.plane, EpollPlane)
+    plane = peers.server.plane
+    ticks = itertools.count()
+    plane.clock = lambda: float(next(ticks))  # a turn has time for one of them
+    senders = [peers.new() for _ in range(3)]
+    quiet = peers.new()
+    for each in (*senders, quiet):
+        each.sendall(CONNECT)
+        while not peers.answers():
+            turn(peers)
+    for channel in sorted(peers.server.channels, key=lambda channel: channel.fd)[:3]:
+        channel.heavy = True
+    for each in (*senders, quiet):
+        each.sendall(PINGREQ)
+    served = []
+    for number in range(3):
+        if number:
+            quiet.sendall(PINGREQ)
+        turn(peers)
+        answered = peers.answers()
+        assert quiet in answered, "who sends little is read from in every turn"
+        served += [each for each in answered if each is not quiet]
+        assert len(served) == number + 1
+    assert set(served) == set(senders)

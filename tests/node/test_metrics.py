@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
@@ -73,6 +75,7 @@ def test_what_should_not_grow_is_shown() -> None:
         lines = [line.split() for line in text.splitlines() if line.startswith("headwater_") and "{" not in line]
         return {name.removeprefix("headwater_"): float(value) for name, value in lines}
 
+    gc.collect()  # or it might come in between
     before = figures()
     api.memory.server.timers.at(time.monotonic() + 1000, lambda: None)
     kept = [[number] for number in range(50_000)]
@@ -80,3 +83,11 @@ def test_what_should_not_grow_is_shown() -> None:
     assert after["timers"] == before["timers"] + 1
     assert after["tasks"] >= 1
     assert after["memory_blocks"] >= before["memory_blocks"] + len(kept)
+
+
+def test_every_figure_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    groups = [GroupView("$share/g/x", "random", 0, 0, [member(True, True)])]
+    for family in BrokerCollector(Statistics, lambda: groups).collect():
+        name = family.name.removeprefix("headwater_") + ("_total" if family.type == "counter" else "")
+        assert f"`{name}`" in page or f"`{name}{{" in page, f"{name} is not in the table of docs/operations.md"

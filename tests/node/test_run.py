@@ -158,6 +158,21 @@ def test_a_port_in_use_is_said_and_ends_it() -> None:
         assert "Traceback" not in second.said
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ('host = "192.0.2.1"', "mqtt://192.0.2.1:0: Cannot assign requested address; `host` is an address of this"),
+        ('host = "no such name"', "; `host` is a name or an address of this machine"),
+        ('host = "no..name"', "; `host` is a name or an address of this machine"),
+        ('[[listeners]]\nunix = "/no/such/folder/socket"', "No such file or directory; make its folder first"),
+    ],
+)
+def test_what_cannot_be_listened_on_comes_with_advice(settings: str, said: str, tmp_path: Path) -> None:
+    broker = Process(*configured(tmp_path, settings))
+    assert broker.end(0) == 1
+    assert said in broker.said and "Traceback" not in broker.said and "another broker" not in broker.said
+
+
 @pytest.mark.parametrize(("text", "said"), [("prot = 1", "did you mean 'port'?"), ("port = ", "not valid TOML")])
 def test_a_wrong_configuration_is_said_and_ends_it(text: str, said: str, tmp_path: Path) -> None:
     broker = Process(*configured(tmp_path, text))

@@ -114,6 +114,24 @@ def test_the_longest_keep_alive_is_ours_to_say() -> None:
         assert client.channel.keep_alive == (told or asked)
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_too_many_bytes_of_properties_are_not_waited_for(qos: int) -> None:
+    broker = MemoryBroker()
+    client = broker.client("c")
+    pairs = [("x" * 60_000, "y" * 60_000)] * 2
+    packet = encode(Publish("t", b"", qos, packet_id=qos, properties=Properties(user_properties=pairs)), 5)
+    client.feed(packet[:60_000])
+    (said,) = client.packets()
+    assert isinstance(said, Disconnect) and said.reason == QUOTA_EXCEEDED
+    allowed = broker.client("d")
+    properties = Properties(user_properties=pairs[:1])
+    packet = encode(Publish("t", b"z" * 200_000, qos, packet_id=qos, properties=properties), 5)
+    allowed.feed(packet[:3])
+    allowed.feed(packet[3:60_000])
+    allowed.feed(packet[60_000:])
+    assert len(allowed.packets()) == qos
+
+
 @pytest.mark.parametrize("beginning", [b"", b"\x10", encode(Connect("c", 5), 5)[:-1]], ids=["none", "a byte", "a part"])
 def test_who_does_not_connect_in_time_is_cut_off(beginning: bytes) -> None:
     broker = MemoryBroker(Config(sys_interval=0, connect_timeout=10))
@@ -149,8 +167,11 @@ def test_last_words_may_be_read_for_a_moment() -> None:
 
 def test_a_wall_clock_that_jumps_does_not_matter() -> None:
     """No module asks for the time of day: the loop and the broker read the monotonic clock, the others are told. Only
-    what is shown to people has it, a token's end, which is made an interval at once, and what is on disk."""
-    shown = {PACKAGE / "node" / name for name in ("logs.py", "tracing.py", "access/tokens.py")}
+    what is shown to people has it, a token's end, which is made an interval at once, a certificate's, and what is on
+    disk."""
+    shown = {
+        PACKAGE / "node" / name for name in ("logs.py", "tracing.py", "access/tokens.py", "transports/contexts.py")
+    }
     shown |= set((PACKAGE / "node" / "persistence").rglob("*.py"))
     wrong: list[str] = []
     clocks: list[str] = []

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headwater.message import NEVER, Message
 from headwater.routing.retained import Retained
+from headwater.routing.topic_tree import Walk
 from headwater.routing.topics import matches
 from tests.routing.strategies import EXAMPLES, filters, topics
 
@@ -48,6 +49,8 @@ class Histories(RuleBasedStateMachine):
         self.now = 0.0
         self.retained = Retained(self.bound)
         self.model: dict[str, Message] = {}
+        self.walks: list[tuple[str, Walk, list[str], set[str]]] = []
+        """Looks that are under way: filter, walk, what was found, and which topics have been there all the time."""
 
     @rule(topic=topics, size=st.integers(0, 3), lifetime=st.sampled_from([1.0, 2.0, 5.0, NEVER]))
     def put(self, topic: str, size: int, lifetime: float) -> None:
@@ -72,6 +75,32 @@ class Histories(RuleBasedStateMachine):
         got = self.retained.match(filter, self.now)
         assert sorted(message.topic for message in got) == sorted(wanted)
         assert all(message is wanted[message.topic] for message in got)
+
+    @rule(filter=st.one_of(filters, topics))
+    def begin_to_look(self, filter: str) -> None:
+        self.walks.append((filter, self.retained.walk(filter), [], set(self.model)))
+
+    @rule(looks=st.integers(1, 4), data=st.data())
+    def look_further(self, looks: int, data: st.DataObject) -> None:
+        if not self.walks:
+            return
+        entry = data.draw(st.sampled_from(self.walks))
+        filter, walk, found, always = entry
+        for message in self.retained.found(walk, looks, self.now):
+            assert matches(filter, message.topic) and message is self.model[message.topic]
+            found.append(message.topic)
+        for topic in [topic for topic, message in self.model.items() if message.expires_at <= self.now]:
+            if self.retained.get(topic) is None:
+                del self.model[topic]
+        if walk.is_done:
+            self.walks.remove(entry)
+            assert len(found) == len(set(found)), "none twice"
+            assert {topic for topic in always if matches(filter, topic)} <= set(found)
+
+    @invariant()
+    def note_what_has_gone(self) -> None:
+        for _, _, _, always in self.walks:
+            always &= {topic for topic, message in self.model.items() if message.expires_at > self.now}
 
     @rule(step=st.sampled_from([0.5, 1.0, 3.0]))
     def time_passes(self, step: float) -> None:

@@ -16,7 +16,7 @@ from headwater.wire.packets import (
     Unsubscribe,
     Will,
 )
-from headwater.wire.properties import MOST_USER_PROPERTIES
+from headwater.wire.properties import MOST_BYTES, MOST_USER_PROPERTIES
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
 from .test_decode import read_one
@@ -53,3 +53,17 @@ def test_topic_filters_are_bounded(packet: Packet) -> None:
     with pytest.raises(RemoteProtocolError, match="topic filters") as caught:
         read_one(encode(packet, V5), V5, FROM_CLIENT)
     assert caught.value.reason == QUOTA_EXCEEDED
+
+
+def test_property_bytes_are_bounded() -> None:
+    largest = ("x" * 60_000, "y" * 60_000)
+    just = MOST_BYTES - 2 * (5 + 120_000) + 5 + 120_000 - 5  # of the second pair's texts
+    for more in (0, 1):
+        pairs = [largest, ("", "z" * (just + more))]
+        packet = encode(Publish("t", b"", properties=Properties(user_properties=pairs)), V5)
+        if more:
+            with pytest.raises(RemoteProtocolError, match="bytes of properties") as caught:
+                read_one(packet, V5, FROM_CLIENT)
+            assert caught.value.reason == QUOTA_EXCEEDED
+        else:
+            read_one(packet, V5, FROM_CLIENT)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from headwater.message import Message
+from headwater.message import NEVER, Message
 from headwater.node.access.limits import Ban
 from headwater.node.access.settings import AccessSettings
 from headwater.node.bridge.inside import remove_orphans
@@ -147,6 +147,8 @@ class Broker:
             await asyncio.sleep(0.01)
         for channel in list(server.channels):
             server.lost(channel)
+        server.hot.until = NEVER
+        server.chores.finish()
         if self._keeping is not None:
             self._keeping.close()
             self._keeping = None
@@ -264,6 +266,12 @@ class Broker:
         self.server.hot.now = time.monotonic()
         self.server.publishing.route(message, None)
         self.server.plane.wake()
+
+    async def committed(self) -> None:
+        """Return when all that has changed until now is on disk, a message of `publish` for example, if durability is
+        `sync`; else at once. StorageError: the disk has failed, and it may not be there."""
+        if self._keeping is not None:
+            await self._keeping.committed()
 
     def disconnect(self, client_id: str, reason: int, server_reference: str | None = None) -> bool:
         """End a client's connection with this reason, perhaps sending it elsewhere; False when it has none."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import mypyc_attr
 
 from headwater.message import Delivery, Message
+from headwater.node.chores import Chore
 from headwater.node.timers import Timer
 from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient, Route
@@ -24,6 +25,8 @@ from headwater.wire.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from headwater.node.turn import Turn
 
+BUSY: Final = 1
+METERED: Final = 2
 FIRST_READ: Final = 960
 """Bytes asked for at first: room for a few packets, in a block that the allocator has at hand. A read that fills its
 buffer doubles the connection's next one, up to `loop.LARGEST_READ`."""
@@ -59,10 +62,16 @@ class Channel(Connection):
         """What may be published here; None: everything."""
         self.meter: object | None = None
         """How fast the client may send; None: as fast as it likes."""
-        self.deciding = False
-        """Somebody is finding out who this is; what comes behind CONNECT is kept until then."""
-        self.paused = False
-        """Not read from, by our own will."""
+        self.busy = False
+        """What came last takes longer (finding out who this is, say); what comes behind it is kept until then."""
+        self.waits: Chore | None = None
+        """Goes on when the client has read what was sent."""
+        self.heavy = False
+        """Dealing with what was read last took long."""
+        self.draining = False
+        """A chore sends what waits in the session."""
+        self.paused = 0
+        """Not read from, by our own will: `BUSY`, `METERED` or both."""
         self.opened_at = turn.now
         self.last_seen = turn.now
         self.max_in = turn.max_connect_size
@@ -194,6 +203,10 @@ class Slow:
 
     def failed(self, channel: Channel, error: RemoteProtocolError) -> None:
         """The peer broke the protocol."""
+        raise RuntimeError("not connected")
+
+    def postponed(self, channel: Channel) -> None:
+        """There is no time left for the channel's other packets: go on with them later."""
         raise RuntimeError("not connected")
 
     def crashed(self, channel: Channel) -> None:

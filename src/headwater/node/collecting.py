@@ -1,4 +1,4 @@
-"""Packets that arrive in parts, and what comes behind a CONNECT that is still being decided on.
+"""Packets that arrive in parts, and what comes behind one that is not dealt with to its end yet.
 
 What is kept is joined once, when a packet is whole. A large packet counts in the budget of all that waits, by what has
 come of it and not by what it promised.
@@ -11,11 +11,13 @@ from typing import Final
 from headwater.node.channel import Channel
 from headwater.node.sending import Sending
 from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import PUBLISH, V5
+from headwater.wire.properties import MOST_BYTES
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
 SMALL_PART: Final = 4096
-MAX_BEHIND_CONNECT: Final = 1 << 17
-"""Bytes that may come behind CONNECT while it is decided on; the socket is not read from meanwhile."""
+MAX_BEHIND: Final = 1 << 17
+"""Bytes that may come behind a packet that takes long; the socket is not read from meanwhile."""
 LARGE_PACKET: Final = 65536
 """A packet that arrives in parts and is larger than this is counted in the budget while it is collected."""
 
@@ -26,11 +28,11 @@ class Collecting(Sending):
         parts = channel.parts
         assert parts is not None
         size = len(data)
-        if channel.deciding:
+        if channel.busy:
             parts.append(data)
             channel.have += size
-            if channel.have > MAX_BEHIND_CONNECT:
-                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too much came before CONNACK"))
+            if channel.have > MAX_BEHIND:
+                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too much came before an answer"))
             return None
         if channel.have + size < channel.need:
             if channel.need > LARGE_PACKET:
@@ -54,7 +56,7 @@ class Collecting(Sending):
     def keep(self, channel: Channel, rest: bytes) -> None:
         """Part of a packet: remember it and how much it needs, so that a large packet is joined once."""
         size = len(rest)
-        if channel.deciding:
+        if channel.busy:
             channel.parts = [rest]
             channel.have = size
             return
@@ -69,6 +71,9 @@ class Collecting(Sending):
                     need = 1 + i + remaining
                     break
         if need > LARGE_PACKET:
+            if channel.version == V5 and rest[0] >> 4 == PUBLISH and _begins_with_too_much(rest):
+                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too many bytes of properties"))
+                return
             # What came counts, not what was promised: five bytes must not take the memory of others.
             if self.budget.used + size > self.budget.limit:
                 self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "no memory for such a large packet"))
@@ -78,8 +83,16 @@ class Collecting(Sending):
         channel.have = size
         channel.need = need
 
+    def be_busy(self, channel: Channel) -> None:
+        """Keep what comes from now on, until `take_kept`."""
+        channel.busy = True
+        channel.parts = []
+        channel.have = 0
+        channel.need = 1
+
     def take_kept(self, channel: Channel) -> bytes:
-        """What came behind CONNECT while it was decided on."""
+        """What came while the channel was busy, which it is no more."""
+        channel.busy = False
         kept = b"".join(channel.parts or [])
         channel.need = 0
         channel.parts = None
@@ -91,3 +104,24 @@ class Collecting(Sending):
             self.budget.used -= channel.have
         channel.need = 0
         channel.parts = None
+
+
+def _begins_with_too_much(part: bytes) -> bool:
+    """Whether the beginning of a PUBLISH announces more bytes of properties than are allowed: it need not be waited
+    for, nor put together."""
+    at = 1
+    while at < len(part) and part[at] & 0x80:
+        at += 1
+    at += 1
+    if at + 2 > len(part):
+        return False
+    at += 2 + (part[at] << 8 | part[at + 1]) + (2 if part[0] & 0x06 else 0)
+    length = 0
+    shift = 0
+    while at < len(part) and shift < 28:
+        length |= (part[at] & 0x7F) << shift
+        if part[at] < 0x80:
+            return length > MOST_BYTES
+        shift += 7
+        at += 1
+    return False

@@ -7,6 +7,7 @@ What becomes of a session without a connection is next door (ending.py).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -14,10 +15,12 @@ from uuid import uuid4
 
 from headwater.message import NEVER
 from headwater.node.bridge.path import introduce
-from headwater.node.channel import Channel
+from headwater.node.channel import BUSY, Channel
 from headwater.node.deciding import Answer, both
+from headwater.node.delivering import SOME
 from headwater.node.ending import FOR_EVER
 from headwater.node.hooks import Refusal
+from headwater.node.stats import TOO_LARGE
 from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.connection import AUTHENTICATING, CONNECTED
 from headwater.session.outbound import Outbound
@@ -46,6 +49,8 @@ from headwater.wire.reasons import (
 
 if TYPE_CHECKING:
     from headwater.node.server import Server
+
+log = logging.getLogger("headwater.server")
 
 LARGEST_PACKET: Final = 268_435_460
 """What the standard allows, and a client need not be told."""
@@ -109,26 +114,18 @@ class Connecting:
     def _wait_for(self, channel: Channel, packet: Connect, answer: Awaitable[Refusal | None]) -> None:
         """The answer to CONNECT comes later: nothing else of this channel is dealt with until then."""
         channel.state = AUTHENTICATING
-        channel.deciding = True
-        channel.parts = []
-        channel.have = 0
-        channel.need = 1
-        self.server.pause(channel)
+        self.server.be_busy(channel)
         self.server.deciding.start(channel, answer, partial(self._answered, channel, packet))
 
     def _answered(self, channel: Channel, packet: Connect, refusal: Refusal | None) -> None:
-        if not channel.deciding:
+        if not channel.busy:
             return  # it has gone, or took too long
         server = self.server
-        channel.deciding = False
-        kept = server.hot.take_kept(channel)
-        server.resume(channel)
         try:
             self._enter(channel, packet, None, refusal)
         except Exception:
             server.crashed(channel)
-        if kept and channel.state == CONNECTED:
-            server.hot.feed(channel, kept)
+        server.go_on(channel)
         server.plane.wake()
 
     def _check(self, channel: Channel, packet: Connect) -> Refusal | None:
@@ -196,6 +193,8 @@ class Connecting:
             self.server.send(channel, Connack(False, CONNACK_311[reason]))
 
     def _refused(self, channel: Channel, refusal: Refusal) -> None:
+        if refusal.text:  # those without one were logged when they were found out, or come too often (bans, rates)
+            log.info("%r (%s) is refused: %s", channel.client_id, channel.address, refusal.text)
         self.refuse(channel, refusal.reason, refusal.text, refusal.server_reference)
         self.server.close(channel, refusal.reason, with_will=False)  # [MQTT-3.2.2-7]
 
@@ -260,7 +259,7 @@ class Connecting:
         server.presence_changed(session, True)
         session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight))
         server.sharing.connected(channel, session)
-        self.resend(channel, session, session.outbound.resume())
+        self.resend(channel, session, session.outbound.resume(SOME))
         server.delivering.drain(channel)
         server.hooks.tell("session_established", channel, present)
 
@@ -374,7 +373,7 @@ class Connecting:
                 outbound.done(packet_id, flight)  # [MQTT-3.1.2-25] too large for this client: as if it had been sent
                 self.server.delivering.landed(flight)
                 delivery.kept = None  # it was the flight's, and has ended with it
-                self.server.delivering.dropped(session, delivery)
+                self.server.delivering.dropped(session, delivery, TOO_LARGE)
                 self.server.hooks.tell("qos_dropped", session.client_id, packet_id)
 
     # ---- the end -----------------------------------------------------------------------------------------------
@@ -394,8 +393,10 @@ class Connecting:
         session = channel.session
         channel.session = None
         self.server.access.ended(channel)
-        if channel.deciding:
-            channel.deciding = False
+        if channel.busy:
+            channel.busy = False
+            channel.waits = None
+            self.server.resume(channel, BUSY)  # so that its end is seen
             self.server.deciding.cancel(channel)
         if session is None or session.connection is not channel:
             return

@@ -8,11 +8,14 @@ What is offered never overtakes what waits, and what a fan-out of this turn stil
 from __future__ import annotations
 
 import socket
+import time
 from typing import TYPE_CHECKING, Final, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel, Deliver
+from headwater.node.chores import Chore
 from headwater.node.sending import HEADERS
+from headwater.node.stats import EXPIRED, NOT_AUTHORIZED, QUEUE_FULL, SLOW_READER, TOO_LARGE
 from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient
 from headwater.routing.shared import Group
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 BURST: Final = 1 << 20
 """Bytes above `outbound_buffer` that one turn may write for one reader before its QoS 0 messages are dropped: small
 packets can ask for much (SUBSCRIBE for all retained messages, PUBLISH by alias to a long topic)."""
+
+SOME: Final = 16
+"""Waiting messages that are sent between two looks at the clock."""
 
 
 def _member(session: Session, group: object) -> Member | None:
@@ -58,11 +64,11 @@ class Delivering(Deliver):
         if delivery.group is not None:
             self._given(session, delivery)
         if delivery.message.expires_at <= self.server.hot.now:
-            self.dropped(session, delivery)
+            self.dropped(session, delivery, EXPIRED)
             return
         congested = channel is not None and channel.congested
         if delivery.qos == 0 and channel is not None and (congested or channel.out_size > self.flood):
-            self.dropped(session, delivery)
+            self.dropped(session, delivery, SLOW_READER)
             return
         outbound = session.outbound
         result = outbound.offer(delivery, channel is not None and not congested)
@@ -70,8 +76,11 @@ class Delivering(Deliver):
             assert channel is not None
             self.send_delivery(channel, session, delivery)
         elif result == QUEUED:
-            if session.durable and delivery.qos and self.journal is not None:
-                self.journal.keep(session.number, delivery)
+            if delivery.qos and self.journal is not None:
+                if session.durable:
+                    self.journal.keep(session.number, delivery)
+                elif delivery.group is not None:
+                    delivery.kept = self.journal.keep_for_group(delivery)
             if channel is not None:
                 channel.held = True
             if outbound.given_up is not None:
@@ -79,9 +88,9 @@ class Delivering(Deliver):
             if len(outbound.flights) == MAX_PACKET_ID:
                 self.server.hooks.tell("packet_id_exhausted", session.client_id)
         elif result == DROPPED:
-            self.dropped(session, delivery)
+            self.dropped(session, delivery, QUEUE_FULL)
         elif result == OVERFLOW:
-            self.dropped(session, delivery)
+            self.dropped(session, delivery, QUEUE_FULL)
             if channel is not None:
                 self.server.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
 
@@ -90,23 +99,23 @@ class Delivering(Deliver):
         if delivery.message is AWAY:
             self.fetch(delivery)
             if delivery.message.expires_at <= self.server.hot.now:
-                self.dropped(session, delivery)
+                self.dropped(session, delivery, EXPIRED)
                 return
         if channel.rights is not None and not channel.rights.receives(delivery.message.topic):
-            self.dropped(session, delivery)  # it waited, and may not be received any more
+            self.dropped(session, delivery, NOT_AUTHORIZED)  # it waited, and may not be received any more
             return
         packet_id = 0
         if delivery.qos:
             packet_id = session.outbound.take_id()  # there is one: the quota is at most MAX_PACKET_ID
         size = self.publish_to(channel, delivery, packet_id, False)
         if size == 0:
-            self.dropped(session, delivery)  # [MQTT-3.1.2-25] as if it had been sent
+            self.dropped(session, delivery, TOO_LARGE)  # [MQTT-3.1.2-25] as if it had been sent
         elif packet_id:
             flight = session.outbound.fly(packet_id, delivery, size)
             if session.durable:
                 self._flown(channel, session, delivery, packet_id, flight)
             elif delivery.group is not None and self.journal is not None:
-                flight.kept = self.journal.keep_for_group(delivery)
+                self._left_the_group(channel, delivery, flight)
             self.server.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
 
     def _flown(self, channel: Channel, session: Session, delivery: Delivery, packet_id: int, flight: Flight) -> None:
@@ -120,6 +129,19 @@ class Delivering(Deliver):
             delivery.kept = None  # it is the flight's now
             if delivery.qos == 2:
                 journal.promise(channel)
+
+    def _left_the_group(self, channel: Channel, delivery: Delivery, flight: Flight) -> None:
+        """It went out to a member whose session ends with the process. QoS 1 that is not acknowledged by then is the
+        group's again; what was begun with QoS 2 goes to nobody else [MQTT-4.8.2-5], so the group forgets it first."""
+        journal = self.journal
+        if journal is None:
+            return
+        if delivery.qos == 1:
+            flight.kept = cast("Kept | None", delivery.kept) or journal.keep_for_group(delivery)
+            delivery.kept = None
+        elif cast(Group, delivery.group).number:
+            self.forget(delivery)
+            journal.promise_gone(channel)
 
     def fetch(self, delivery: Delivery) -> None:
         """See that the content of a message is here."""
@@ -149,8 +171,8 @@ class Delivering(Deliver):
             self.server.stats.publish_sent += 1
         return size
 
-    def dropped(self, session: Session, delivery: Delivery) -> None:
-        self.server.stats.publish_dropped += 1
+    def dropped(self, session: Session, delivery: Delivery, reason: int) -> None:
+        self.server.stats.drops[reason] += 1
         if delivery.kept is not None:
             if self.server.hooks.listens("publish_dropped"):
                 self.fetch(delivery)
@@ -180,7 +202,11 @@ class Delivering(Deliver):
 
     def _tell_given_up(self, session: Session) -> None:
         for delivery in session.outbound.take_given_up():
-            self.dropped(session, delivery)
+            self.dropped(session, delivery, self.why_given_up(delivery))
+
+    def why_given_up(self, delivery: Delivery) -> int:
+        """A line gives up what has expired, and what gives way to others."""
+        return EXPIRED if delivery.message.expires_at <= self.server.hot.now else QUEUE_FULL
 
     def drain(self, channel: Channel) -> None:
         session = channel.session
@@ -189,15 +215,50 @@ class Delivering(Deliver):
         if self.server.hot.open:
             self.server.hot.settle_all()  # what a fan-out holds came later than what waits: it has to wait behind it
         outbound = session.outbound
-        while outbound.unsent and outbound.quota > 0:  # again and again: what is too large now gives its quota back
-            self.server.connecting.resend(channel, session, outbound.next_unsent())
-        while not outbound.unsent and not channel.congested:
-            delivery = outbound.next_waiting(self.server.hot.now)
-            if delivery is None:
+        while self._send_some(channel, session):
+            if time.monotonic() > self.server.hot.until:
+                self._drain_later(channel)
                 break
-            self.send_delivery(channel, session, delivery)
         if outbound.given_up is not None:
             self._tell_given_up(session)
         channel.held = channel.congested or outbound.waiting() > 0 or bool(outbound.unsent)
         if channel.awaited and not channel.held:
             self.server.sharing.pull(channel, session)
+
+    def _send_some(self, channel: Channel, session: Session) -> bool:
+        """Some of what waits; False: nothing is left that may go now."""
+        outbound = session.outbound
+        if outbound.unsent:
+            if outbound.quota <= 0:
+                return False
+            self.server.connecting.resend(channel, session, outbound.next_unsent(SOME))
+            return True  # what is too large now gives its quota back
+        for _ in range(SOME):
+            if channel.congested:
+                return False
+            delivery = outbound.next_waiting(self.server.hot.now)
+            if delivery is None:
+                return False
+            self.send_delivery(channel, session, delivery)
+        return True
+
+    def _drain_later(self, channel: Channel) -> None:
+        if not channel.draining:
+            channel.draining = True
+            self.server.chores.add(_Draining(self.server, channel))
+
+
+class _Draining(Chore):
+    """Many messages wait for a client that takes them."""
+
+    def __init__(self, server: Server, channel: Channel) -> None:
+        self.server = server
+        self.channel = channel
+
+    def piece(self) -> bool:
+        self.channel.draining = False
+        self.server.delivering.drain(self.channel)
+        return False  # `drain` adds another one if need be
+
+    def failed(self) -> None:
+        self.server.crashed(self.channel)

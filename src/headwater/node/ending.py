@@ -10,15 +10,40 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headwater.message import Delivery, Message
-from headwater.node.subscribing import BETWEEN, MANY, PORTION
+from headwater.node.chores import Chore
+from headwater.node.stats import SESSION_ENDED
 from headwater.node.timers import Timer
 from headwater.routing.topics import is_reserved
+from headwater.session.outbound import Flight
 from headwater.session.session import Session
 
 if TYPE_CHECKING:
     from headwater.node.server import Server
 
 FOR_EVER: Final = 0xFFFFFFFF
+
+SOME: Final = 16
+"""Waiting messages that are given up between two looks at the clock."""
+
+
+class _GivingUp(Chore):
+    """What was on its way in a session that has ended."""
+
+    def __init__(self, server: Server, session: Session, flights: list[Flight], waiting: list[Delivery]) -> None:
+        self.server = server
+        self.session = session
+        self.flights = flights
+        self.waiting = waiting
+
+    def piece(self) -> bool:
+        delivering = self.server.delivering
+        for flight in self.flights[-SOME:]:
+            delivering.landed(flight)
+        del self.flights[-SOME:]
+        for delivery in self.waiting[-SOME:]:
+            delivering.dropped(self.session, delivery, SESSION_ENDED)
+        del self.waiting[-SOME:]
+        return bool(self.flights or self.waiting)
 
 
 class Ending:
@@ -98,19 +123,8 @@ class Ending:
         if server.hooks.listens("qos_dropped"):
             for packet_id in session.outbound.flights:
                 server.hooks.tell("qos_dropped", session.client_id, packet_id)
-        for flight in session.outbound.flights.values():
-            server.delivering.landed(flight)
-        self._drop(session, session.outbound.clear(), MANY)
+        flights = list(session.outbound.flights.values())
         self.publish_will(session)
         if server.journal is not None:
             server.journal.session_ended(session)
-
-    def _drop(self, session: Session, left: list[Delivery], most: int) -> None:
-        """What waited in a session that has ended: if it is more than `most`, in portions, with turns of others
-        between them."""
-        size = PORTION if len(left) > most and self.server.journal is None else len(left)
-        for delivery in left[len(left) - size :]:
-            self.server.delivering.dropped(session, delivery)
-        del left[len(left) - size :]
-        if left:
-            self.server.timers.at(self.server.hot.now + BETWEEN, partial(self._drop, session, left, PORTION))
+        server.do(_GivingUp(server, session, flights, session.outbound.clear()))

@@ -16,6 +16,7 @@ Everything else (other packets, clients with special wishes, absent clients, hoo
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from headwater.message import Message
@@ -126,10 +127,13 @@ class HotPath(Collecting):
             self.slow.packet(channel, first, data[p:end])
             if channel.state == CLOSING:
                 return n
-            if channel.deciding:
-                return end
-            fast = channel.fast and self.enabled
             pos = end
+            if channel.busy:
+                return pos
+            if n - pos >= 2 and time.monotonic() > self.until:
+                self.slow.postponed(channel)
+                return pos
+            fast = channel.fast and self.enabled
         return pos
 
     def _publish0(self, channel: Channel, data: bytes, pos: int, p: int, end: int) -> int:

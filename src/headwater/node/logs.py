@@ -2,7 +2,8 @@
 
 Whoever reads our lines may stop reading: a full pipe, a paused terminal, a stuck disk. A write would then block, and
 with it all clients; so lines wait in a bounded queue for a thread of their own, and when that is full, further ones are
-counted and left out.
+counted and left out. So are lines of one kind above some number in a second: who can make the broker write a line with
+every packet would fill the disk, and each line takes its time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import Final, NamedTuple, Protocol, TextIO
 from headwater.node.settings import ConfigError
 
 MAX_WAITING: Final = 10_000
+MAX_ALIKE: Final = 20
+"""Lines of one kind in a second; not of those that tell of failures, nor of what is only logged on demand (`debug`)."""
 FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 UNDATED: Final = "%(name)s: %(message)s"
 """For those who note time and severity themselves."""
@@ -166,7 +169,8 @@ def open_sinks(destinations: Sequence[str]) -> list[Sink]:
             else:
                 sinks.append(StreamSink(sys.stderr))
         except OSError as error:
-            raise ConfigError(f"cannot log to {each}: {error.strerror or error}") from error
+            place = {"syslog": f" ({SYSLOG})", "journald": f" ({JOURNALD})"}.get(kind, "")
+            raise ConfigError(f"cannot log to {each}{place}: {error.strerror or error}") from error
     return sinks
 
 
@@ -191,20 +195,41 @@ class BackgroundHandler(logging.Handler):
         self._wants_undated = any(not sink.dated for sink in sinks)
         self._lines: queue.Queue[_Line | None] = queue.Queue(MAX_WAITING)
         self._left_out = 0
+        self._second = 0
+        self._kinds: dict[str, int] = {}
+        """How many lines there have been of each kind in this second."""
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
+            if logging.INFO <= record.levelno < logging.ERROR and self._is_too_many(record):
+                return
             if self._left_out and self._lines.qsize() < MAX_WAITING // 2:
                 left_out, self._left_out = self._left_out, 0
                 text = f"{left_out} log lines were left out: nobody read them"
-                self._put(logging.makeLogRecord({"msg": text, "levelno": logging.WARNING, "levelname": "WARNING"}))
+                self._warn(text)
             self._put(record)
         except queue.Full:
             self._left_out += 1
         except Exception:
             self.handleError(record)
+
+    def _is_too_many(self, record: logging.LogRecord) -> bool:
+        if int(record.created) != self._second:
+            self._second = int(record.created)
+            self._tell_of_many()
+        count = self._kinds[record.msg] = self._kinds.get(record.msg, 0) + 1
+        return count > MAX_ALIKE
+
+    def _tell_of_many(self) -> None:
+        kinds, self._kinds = self._kinds, {}
+        for kind, count in kinds.items():
+            if count > MAX_ALIKE:
+                self._warn(f"{count - MAX_ALIKE} more lines in one second were left out: {kind}")
+
+    def _warn(self, text: str) -> None:
+        self._put(logging.makeLogRecord({"msg": text, "levelno": logging.WARNING, "levelname": "WARNING"}))
 
     def _put(self, record: logging.LogRecord) -> None:
         dated = self.format(record)
@@ -221,6 +246,7 @@ class BackgroundHandler(logging.Handler):
     def finish(self, patience: float = 1.0) -> None:
         """Wait until all lines are written, but not for ever."""
         try:
+            self._tell_of_many()
             self._lines.put(None, timeout=patience)
         except queue.Full:
             return

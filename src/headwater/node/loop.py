@@ -1,6 +1,7 @@
 """Where readiness comes from. The data plane's sockets are served in turns:
 
     wait for events -> read each ready socket once, deal with its packets -> run due timers -> one send per connection
+                    -> a slice of time for what takes longer (chores.py)
 
 `EpollPlane` is the fast one: it waits on epoll itself and returns to its caller only when someone else's descriptor is
 ready, when it was interrupted, or at the caller's deadline. `selector.py` puts it inside asyncio's own loop.
@@ -10,7 +11,8 @@ Registrations with epoll change only when a write blocks or a reader must be pau
 Those who are connected come first: what others want (a handshake, a password, a session of their own) costs many times
 as much as a message, so if a turn has taken some time already only one of them is dealt with in it; the others are
 ready again in the next one. And nobody has much more than a fraction of a millisecond in a turn: who sends much is read
-from in larger pieces, unless dealing with those takes long.
+from in larger pieces, unless dealing with those takes long, and behind the others; if many send much, a turn has time
+for some of them, and the next one for others.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from headwater.message import NEVER
-from headwater.node.channel import FIRST_READ, Channel
+from headwater.node.channel import Channel
+from headwater.node.chores import SLICE
 from headwater.node.hotpath import HotPath
+from headwater.node.polling import poll_of
 from headwater.node.timers import Timers
 from headwater.session.connection import CLOSING, CONNECTED
 
@@ -35,8 +39,17 @@ WRITABLE: Final = select.EPOLLOUT
 MAX_EVENTS: Final = 64
 SPARE: Final = 0.0002
 """Seconds since a turn began in which more than one newcomer may be dealt with."""
-LONG_READ: Final = 0.00025
+SMALLEST_READ: Final = 120
+MEASURED_READ: Final = 480
+"""Bytes from which on it is measured how long dealing with them takes."""
+HEAVY_READ: Final = 3840
+"""A connection that is asked for more bytes than this at once sends much: behind others, and not in every turn."""
+LONG_READ: Final = 0.00005
 """Seconds to deal with what was read at once: above, the next piece is half as large."""
+LONG_READ_ALONE: Final = 0.0003
+"""The same as long as only those who send much send anything."""
+ALONE: Final = 0.1
+"""Seconds without others after which that is so."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -46,6 +59,7 @@ class Plane:
     def __init__(self, hot: HotPath, timers: Timers) -> None:
         self.hot = hot
         self.timers = timers
+        self.long_read = LONG_READ
         hot.now = time.monotonic()
 
     def add(self, channel: Channel) -> None:
@@ -89,15 +103,16 @@ class Plane:
         if channel.state == CLOSING:
             return
         hot.stats.bytes_received += size
-        if size < channel.read_size:
+        if size < MEASURED_READ and size < channel.read_size:
             hot.feed(channel, data)
             return
         began = time.monotonic()
         hot.feed(channel, data)
         took = time.monotonic() - began
-        if took > LONG_READ:
-            channel.read_size = max(size // 2, FIRST_READ)
-        elif took < LONG_READ / 2 and size < LARGEST_READ:
+        channel.heavy = took > LONG_READ / 2
+        if took > self.long_read:
+            channel.read_size = max(size // 2, SMALLEST_READ)
+        elif size == channel.read_size and took < self.long_read / 2 and size < LARGEST_READ:
             channel.read_size = size * 2
 
     def _write(self, channel: Channel) -> None:
@@ -116,11 +131,14 @@ class EpollPlane(Plane):
     def __init__(self, hot: HotPath, timers: Timers, epoll: select.epoll) -> None:
         super().__init__(hot, timers)
         self.epoll = epoll
-        self.poll: Callable[[float, int], list[tuple[int, int]]] = epoll.poll
+        self.poll: Callable[[float, int], list[tuple[int, int]]] = poll_of(epoll)
         self.clock: Callable[[], float] = time.monotonic
         self.channels: dict[int, Channel] = {}
         self.listeners: dict[int, Callable[[], None]] = {}
         self.interrupted = False
+        self.light_at = 0.0
+        self.heavy: list[Channel] = []
+        self.next_heavy = 0
 
     def add(self, channel: Channel) -> None:
         self.channels[channel.fd] = channel
@@ -152,14 +170,19 @@ class EpollPlane(Plane):
         now = clock()
         deadline = NEVER if timeout < 0 else now + timeout
         self.interrupted = False
+        hot.until = now + SLICE
         if hot.open or hot.dirty or hot.changed or timers.soonest <= now:
             self._end_turn(now)
+            if self.interrupted:
+                deadline = now
+        chores = hot.chores.waiting
         while True:
             wake_at = timers.soonest if timers.soonest < deadline else deadline
             wait = -1.0 if wake_at == NEVER else wake_at - now if wake_at > now else 0.0
-            events = poll(wait, MAX_EVENTS)
+            events = poll(0.0 if chores else wait, MAX_EVENTS)
             now = clock()
             hot.now = now
+            hot.until = now + SLICE
             others: list[tuple[int, int]] | None = None
             newcomer = False
             for fd, mask in events:
@@ -180,14 +203,22 @@ class EpollPlane(Plane):
                             continue
                     if mask & ~WRITABLE:
                         if channel.state == CONNECTED:
-                            self._read(channel)
+                            if channel.heavy or channel.read_size > HEAVY_READ:
+                                self.heavy.append(channel)
+                            else:
+                                self.light_at = now
+                                self._read(channel)
                         elif not newcomer or clock() - now < SPARE:
                             newcomer = True
                             self._read(channel)
                 except Exception:  # one connection's end must never be the broker's
                     hot.slow.crashed(channel)
+            if self.heavy:
+                self._read_heavy()
             if hot.open or hot.dirty or hot.changed or timers.soonest <= now:
                 self._end_turn(now)
+            if chores:
+                self._work(now)
             if others is not None:
                 return others
             if self.interrupted or now >= deadline:
@@ -200,6 +231,33 @@ class EpollPlane(Plane):
             self.timers.run(now)
         while hot.open or hot.dirty or hot.changed:
             hot.flush()
+
+    def _read_heavy(self) -> None:
+        """From those who send much, in turn, as long as there is time; from one at least."""
+        heavy = self.heavy
+        now = self.clock()
+        until = now + SLICE
+        self.long_read = LONG_READ if now < self.light_at + ALONE else LONG_READ_ALONE
+        first = self.next_heavy % len(heavy)
+        for number in range(first, first + len(heavy)):
+            channel = heavy[number % len(heavy)]
+            try:
+                if channel.fd >= 0 and not channel.paused:
+                    self._read(channel)
+            except Exception:
+                self.hot.slow.crashed(channel)
+            if self.clock() > until:
+                break
+        self.next_heavy = number + 1
+        heavy.clear()
+
+    def _work(self, now: float) -> None:
+        """A slice of time, or half as long as the rest of the turn has taken if that is more."""
+        hot = self.hot
+        began = self.clock()
+        hot.until = began + max(SLICE, (began - now) / 2)
+        hot.chores.run(hot.until)
+        self._end_turn(now)
 
     def wake(self) -> None:
         # Callers from outside a turn run inside asyncio; the next `run` looks at what they left.
@@ -253,6 +311,7 @@ class GuestPlane(Plane):
     def _readable(self, channel: Channel) -> None:
         if channel.fd >= 0:
             self.hot.now = time.monotonic()
+            self.hot.until = self.hot.now + SLICE
             self._read(channel)
             self.wake()
 
@@ -270,6 +329,10 @@ class GuestPlane(Plane):
             self.timers.run(now)
         while hot.open or hot.dirty or hot.changed:
             hot.flush()
+        if hot.chores.waiting:
+            hot.until = now + SLICE
+            hot.chores.run(hot.until)
+            self.wake()
         soonest = self.timers.soonest
         if soonest < self.alarm_at or self.alarm_at <= now:
             if self.alarm is not None:

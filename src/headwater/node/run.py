@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
-import gc
 import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -21,8 +22,10 @@ from headwater.build_info import version_line
 from headwater.node.admin.secret import read_token
 from headwater.node.broker import Broker
 from headwater.node.config import Config
+from headwater.node.connection_log import log_connections
 from headwater.node.logs import BackgroundHandler, open_sinks
 from headwater.node.persistence.backend import StorageError
+from headwater.node.process import Collector, give_way_soon, keep_what_is_freed
 from headwater.node.reloading import Reloader
 from headwater.node.selector import run
 from headwater.node.settings import ConfigError
@@ -36,6 +39,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater")
 
 ADMIN_NEEDS = ("fastapi", "uvicorn", "prometheus_client")
+ADVICE = {
+    errno.EADDRINUSE: "; is another broker running there? Stop it, or choose another port.",
+    errno.EADDRNOTAVAIL: "; `host` is an address of this machine, or * for all",
+    errno.EACCES: "; this user may not: choose a port from 1024 on, give the process CAP_NET_BIND_SERVICE, or (Unix "
+    "socket) let the user write to its folder",
+    errno.ENOENT: "; make its folder first",
+}
 SPARE_FILES = 64
 """File descriptors that a process needs beside its connections."""
 
@@ -64,17 +74,20 @@ def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], 
         return run(_serve(config, live, read or (lambda: config), handler))
     except OSError as error:
         where = error.filename or address_text(config.host, config.port)
-        print(
-            f"headwater: cannot listen on {where}: {error.strerror or error}; "
-            "is another broker running there? Choose another with --port.",
-            file=sys.stderr,
-        )
+        print(f"headwater: cannot listen on {where}: {error.strerror or error}{advice(error)}", file=sys.stderr)
         return 1
     except (ConfigError, CertificateError, StorageError) as error:
         print(f"headwater: {error}", file=sys.stderr)
         return 1
     finally:
         handler.finish()
+
+
+def advice(error: OSError) -> str:
+    """What to do when nothing can be listened on."""
+    if isinstance(error, socket.gaierror):
+        return "; `host` is a name or an address of this machine, or * for all"
+    return ADVICE.get(error.errno or 0, "")
 
 
 def _check_admin(config: Config) -> None:
@@ -90,7 +103,10 @@ def _check_admin(config: Config) -> None:
 
 
 async def _serve(config: Config, live: LiveView | None, read: Callable[[], Config], handler: BackgroundHandler) -> int:
+    keep_what_is_freed()
+    give_way_soon()
     broker = Broker(config)
+    log_connections(broker.hooks)
     stop = asyncio.Event()
     reloader = Reloader(broker, read, handler.reopen)
     loop = asyncio.get_running_loop()
@@ -105,11 +121,7 @@ async def _serve(config: Config, live: LiveView | None, read: Callable[[], Confi
     except BaseException:
         await broker.stop()
         raise
-    # What is here now stays: the collector need not look at it again. The rest in small portions, because clients wait
-    # meanwhile (50,000 objects take some ten milliseconds), and seldom all of it.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(5_000, 10, 100)
+    Collector(loop).start()
     if live is not None:
         await _show(broker, live, stop)
     await stop.wait()
@@ -127,7 +139,8 @@ async def _start_admin(broker: Broker, reloader: Reloader) -> AdminServer:
     try:
         await admin.start()
     except OSError as error:
-        error.filename = address_text(broker.config.admin.host, broker.config.admin.port)
+        where = address_text(broker.config.admin.host, broker.config.admin.port)
+        error.filename = f"http://{where} for the admin API (admin.host, admin.port)"
         raise
     reloader.token = admin.guard
     return admin

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from functools import partial
 from secrets import token_hex
 from typing import Final
 
 from headwater.node.access.access import Access
-from headwater.node.channel import Channel, Entrance, Slow
+from headwater.node.busy import Rest, Task
+from headwater.node.channel import BUSY, Channel, Entrance, Slow
+from headwater.node.chores import Chore
 from headwater.node.config import Config
 from headwater.node.connecting import Connecting
 from headwater.node.deciding import Deciding
@@ -30,7 +33,7 @@ from headwater.node.sampling import Sampling
 from headwater.node.sharing import Sharing
 from headwater.node.statistics import Statistics, statistics_of
 from headwater.node.stats import Stats
-from headwater.node.subscribing import MANY, Subscribing
+from headwater.node.subscribing import Subscribing
 from headwater.node.timers import Timer, Timers
 from headwater.node.weights import Weights
 from headwater.routing.dispatcher_rules import DispatcherRules
@@ -73,6 +76,10 @@ POLICIES: Final[dict[str, int]] = {
 }
 LINGER: Final = 1.0
 """Seconds in which a client may still read our last words before its socket is closed."""
+LONG_LIST: Final = 1024
+"""Bytes of topic filters from which on they are decoded in pieces."""
+MANY_ROUTES: Final = 100
+"""Subscriptions of a client that comes or goes whose routes are forgotten one by one; of more, all are at once."""
 DUP: Final = 0x08
 V5_CONNECT: Final = b"\x00\x04MQTT\x05"
 
@@ -96,6 +103,7 @@ class Server(Slow):
         self.broker_id = config.broker_id or token_hex(8)
         self.hot = hot = HotPath(self.router, self.stats, self.budget)
         hot.slow = self
+        self.chores = hot.chores
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
         hot.outbound_buffer = config.outbound_buffer
         hot.takes_qos1 = config.max_qos > 0
@@ -140,8 +148,11 @@ class Server(Slow):
             return
         if channel.of_31 and kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE):
             first_byte &= ~DUP
-        packet = decode(first_byte, body, channel.version, FROM_CLIENT)
         hooks = self.hooks
+        if kind in (SUBSCRIBE, UNSUBSCRIBE) and len(body) > LONG_LIST and not hooks.slow:
+            self.subscribing.long_packet(channel, first_byte, body)
+            return
+        packet = decode(first_byte, body, channel.version, FROM_CLIENT)
         if hooks.slow:
             packet = hooks.transform("packet_read", packet, channel)
         if kind == PINGREQ:
@@ -377,15 +388,52 @@ class Server(Slow):
         else:
             self._look_for_stall(channel, channel.progress_at)
 
-    def pause(self, channel: Channel) -> None:
+    def pause(self, channel: Channel, why: int) -> None:
         """Do not read from this channel until `resume`."""
-        channel.paused = True
+        channel.paused |= why
         self.plane.watch(channel, False, channel.backlog_size > 0)
 
-    def resume(self, channel: Channel) -> None:
-        channel.paused = False
-        if channel.fd >= 0:
+    def resume(self, channel: Channel, why: int) -> None:
+        channel.paused &= ~why
+        if channel.fd >= 0 and not channel.paused:
             self.plane.watch(channel, not channel.congested, channel.backlog_size > 0)
+
+    def be_busy(self, channel: Channel) -> None:
+        """Deal with nothing else of this channel until `go_on`."""
+        self.hot.be_busy(channel)
+        if not channel.paused & BUSY:
+            self.pause(channel, BUSY)
+
+    def go_on(self, channel: Channel) -> None:
+        """What took long is done: deal with what came behind it."""
+        if channel.busy:
+            kept = self.hot.take_kept(channel)
+            self.resume(channel, BUSY)
+            if kept and channel.state != CLOSING:
+                self.hot.feed(channel, kept)
+
+    def begin(self, task: Task) -> None:
+        """Do what a packet asks for; if the turn has no time left for all of it, go on later."""
+        channel = task.channel
+        while task.step():
+            if channel.waits is not None:
+                self.be_busy(channel)
+                break
+            if time.monotonic() > self.hot.until:
+                self.be_busy(channel)
+                self.chores.add(task)
+                break
+
+    def do(self, chore: Chore) -> None:
+        """The same for what nobody waits for."""
+        while chore.piece():
+            if time.monotonic() > self.hot.until:
+                self.chores.add(chore)
+                break
+
+    def postponed(self, channel: Channel) -> None:
+        self.be_busy(channel)
+        self.chores.add(Rest(self, channel))
 
     def metered(self, channel: Channel, size: int, messages: int) -> None:
         if channel.state == CONNECTED:
@@ -408,6 +456,9 @@ class Server(Slow):
     def written(self, channel: Channel) -> None:
         channel.congested = False
         self.plane.watch(channel, True, False)
+        if channel.waits is not None:
+            self.chores.add(channel.waits)
+            channel.waits = None
         if not channel.finishing:
             self.delivering.drain(channel)
         elif channel.withheld is None:
@@ -417,7 +468,7 @@ class Server(Slow):
 
     def presence_changed(self, session: Session, online: bool) -> None:
         """A session's client came or went: what leads to it has to be found anew."""
-        if len(session.subscriptions) > MANY:
+        if len(session.subscriptions) > MANY_ROUTES:
             self.hot.fanouts.forget("#", True)  # everything, at once
         else:
             for subscription in session.subscriptions.values():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 PREFIX = "HEADWATER_"
@@ -29,6 +29,22 @@ class Settings(BaseModel):
     """A table of settings. Its fields carry their documentation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """pydantic would take `port = true` for 1."""
+        if isinstance(value, bool) and _is_number(cls.model_fields[info.field_name or ""].annotation):
+            raise ValueError("a number is needed, and neither true nor false")
+        return value
+
+
+def _is_number(annotation: Any) -> bool:
+    """`int`, `float | None`, `Literal[0, 1]` and the like."""
+    if get_origin(annotation) in (list, dict):
+        return False
+    inner = get_args(annotation)
+    return annotation in (int, float) or type(annotation) is int or any(_is_number(each) for each in inner)
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -123,7 +139,9 @@ def _read(path: str) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: it is not in UTF-8 (byte {error.start + 1})") from error
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
@@ -198,7 +216,8 @@ def _explain(model: type[BaseModel], problem: Any, origins: Mapping[str, str]) -
     hidden = field is None or is_secret(field) or isinstance(problem["input"], dict)
     if field is not None and rows_of(field.annotation) is not None:
         hidden = True
-    return f"setting '{key}'{where}: {problem['msg']}" + ("" if hidden else f" (got {problem['input']!r})")
+    text = problem["msg"].removeprefix("Value error, ")
+    return f"setting '{key}'{where}: {text}" + ("" if hidden else f" (got {problem['input']!r})")
 
 
 def _find(model: type[BaseModel], place: list[str]) -> tuple[type[BaseModel] | None, FieldInfo | None]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headwater.message import Delivery, Subscription
+from headwater.node.busy import Task
 from headwater.node.channel import Channel
-from headwater.routing.topics import InvalidTopicFilter, check_filter, has_wildcard, split_shared
+from headwater.node.chores import Chore
+from headwater.routing.topic_tree import Walk
+from headwater.routing.topics import SHARE_PREFIX, InvalidTopicFilter, check_filter, has_wildcard, split_shared
 from headwater.session.session import Session
+from headwater.wire.decode import FilterList
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, Packet, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
 from headwater.wire.reasons import (
@@ -27,11 +30,167 @@ from headwater.wire.reasons import (
 if TYPE_CHECKING:
     from headwater.node.server import Server
 
-MANY: Final = 1000
-"""Subscriptions, or waiting messages, of a session that ends which are dealt with at once; more go in portions."""
-PORTION: Final = 200
-BETWEEN: Final = 0.001
-"""Seconds between two portions."""
+SOME: Final = 8
+"""Topic filters, or topics with a retained message, that are dealt with between two looks at the clock."""
+
+
+class _Subscribe(Task):
+    """[MQTT-3.8.4-1 … 3.8.4-7] One SUBSCRIBE: a reason code per request, then the retained messages.
+
+    Retained messages are looked for, and taken, when they are sent: who subscribes gets a topic's last message even if
+    others publish meanwhile, and never an older one behind a newer one. A client that does not read is waited for.
+    """
+
+    def __init__(
+        self, server: Server, channel: Channel, session: Session, packet_id: int, requests: list[SubscribeRequest]
+    ) -> None:
+        super().__init__(server, channel)
+        self.session = session
+        self.packet_id = packet_id
+        self.requests = requests
+        self.identifier = 0
+        self.reasons: list[int] = []
+        self.wanted: list[Subscription] = []
+        """Those that get retained messages."""
+        self.served = 0
+        self.walk: Walk | None = None
+        self.is_answered = False
+        self.place = 0
+
+    def step(self) -> bool:
+        done = len(self.reasons)
+        if done < len(self.requests):
+            for request in self.requests[done : done + SOME]:
+                self._subscribe(request)
+            if len(self.reasons) < len(self.requests):
+                return True
+            self.place = len(self.channel.out)
+            if not self.session.durable:
+                self._answer()
+        if self.served < len(self.wanted):
+            if self.channel.backlog_size or self.channel.congested:
+                self.channel.waits = self
+                return True
+            self._send_retained(self.wanted[self.served])
+            if self.served < len(self.wanted):
+                return True
+        if not self.is_answered:
+            self._answer()
+        sharing = self.server.sharing
+        if sharing.lines or self.channel.awaited:
+            sharing.pull(self.channel, self.session)  # a new member, or one that takes another QoS now
+        return False
+
+    def _subscribe(self, request: SubscribeRequest) -> None:
+        channel = self.channel
+        subscription = Subscription(
+            request.filter,
+            min(request.qos, channel.max_qos),
+            no_local=request.no_local or channel.bridge,
+            retain_as_published=request.retain_as_published or channel.bridge,
+            retain_handling=request.retain_handling,
+            identifier=self.identifier,
+        )
+        is_new = request.filter not in self.session.subscriptions
+        reason = self.server.subscribing.subscribe_one(channel, self.session, request, subscription)
+        if reason >= UNSPECIFIED_ERROR:
+            if channel.version != V5:
+                reason = UNSPECIFIED_ERROR
+        elif subscription.share is None and (request.retain_handling == 0 or (request.retain_handling == 1 and is_new)):
+            self.wanted.append(subscription)
+        self.reasons.append(reason)
+        self.server.hooks.tell("subscribed", channel, subscription, reason)
+
+    def _answer(self) -> None:
+        """Where the session outlives the process, SUBACK promises the retained messages, too: then it is told when all
+        of them are in the session. If that is in the same turn it still goes in front of them."""
+        self.is_answered = True
+        out = self.channel.out
+        before = len(out)
+        self.server.send(self.channel, Suback(self.packet_id, self.reasons))
+        if self.session.durable:
+            self.server.promise(self.channel)
+            if not self.channel.busy and before < len(out):
+                out.insert(self.place, out.pop())
+
+    def _send_retained(self, subscription: Subscription) -> None:
+        server = self.server
+        session = self.session
+        walk = self.walk
+        if walk is None:
+            walk = self.walk = server.router.retained.walk(subscription.filter)
+        identifiers = [subscription.identifier] if subscription.identifier else None
+        for message in server.router.retained.found(walk, SOME, server.hot.now):
+            if subscription.no_local and message.publisher == session.client_id:
+                continue
+            if session.rights is not None and not session.rights.receives(message.topic):
+                continue
+            if message.owner is not None and not server.access.may_still_publish(message):
+                continue
+            server.delivering.offer(session, Delivery(message, min(message.qos, subscription.qos), True, identifiers))
+            server.hooks.tell("retain_published", self.channel, message)
+        if walk.is_done:
+            self.walk = None
+            self.served += 1
+
+
+class _Unsubscribe(Task):
+    def __init__(self, server: Server, channel: Channel, session: Session, packet_id: int, filters: list[str]) -> None:
+        super().__init__(server, channel)
+        self.session = session
+        self.packet_id = packet_id
+        self.filters = filters
+        self.reasons: list[int] = []
+
+    def step(self) -> bool:
+        server = self.server
+        session = self.session
+        done = len(self.reasons)
+        for name in self.filters[done : done + SOME]:
+            subscription = session.subscriptions.pop(name, None)
+            if subscription is None:
+                self.reasons.append(NO_SUBSCRIPTION_EXISTED)
+                continue
+            server.subscribing.remove(session, subscription)
+            server.hooks.tell("unsubscribed", self.channel, name)
+            self.reasons.append(SUCCESS)
+        if len(self.reasons) < len(self.filters):
+            return True
+        server.send(self.channel, Unsuback(self.packet_id, self.reasons if self.channel.version == V5 else []))
+        if session.durable:
+            server.promise(self.channel)
+        return False
+
+
+class _Long(Task):
+    """Decodes a packet, and then deals with it."""
+
+    def __init__(self, server: Server, channel: Channel, filters: FilterList) -> None:
+        super().__init__(server, channel)
+        self.filters = filters
+        self.task: Task | None = None
+
+    def step(self) -> bool:
+        if self.task is not None:
+            return self.task.step()
+        if not self.filters.decode(10 * SOME):
+            self.task = self.server.subscribing.task(self.channel, self.filters.packet)
+        return True
+
+
+class _Removal(Chore):
+    """The subscriptions of a session that has ended."""
+
+    def __init__(self, subscribing: Subscribing, session: Session, left: dict[str, Subscription], number: int) -> None:
+        self.subscribing = subscribing
+        self.session = session
+        self.left = left
+        self.number = number
+
+    def piece(self) -> bool:
+        for _ in range(min(SOME, len(self.left))):
+            self.subscribing.remove_from(self.number, self.session, self.left.popitem()[1])
+        return bool(self.left)
 
 
 class Subscribing:
@@ -41,59 +200,45 @@ class Subscribing:
 
     def packet(self, channel: Channel, packet: Packet) -> bool:
         """Deal with a packet if it is one of these."""
-        if isinstance(packet, Subscribe):
-            self.subscribe(channel, packet)
-        elif isinstance(packet, Unsubscribe):
-            self.unsubscribe(channel, packet)
-        else:
+        if not isinstance(packet, (Subscribe, Unsubscribe)):
             return False
+        self.server.begin(self.task(channel, packet))
         return True
 
-    def subscribe(self, channel: Channel, packet: Subscribe) -> None:
-        """[MQTT-3.8.4-1 … 3.8.4-7] One reason code per request, then the retained messages."""
+    def long_packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
+        """The same for one with so many topic filters that decoding them takes long."""
+        self.server.begin(_Long(self.server, channel, FilterList(first_byte, body, channel.version)))
+
+    def task(self, channel: Channel, packet: Packet) -> Task:
+        if isinstance(packet, Subscribe):
+            return self._subscribe(channel, packet)
+        assert isinstance(packet, Unsubscribe)
+        return self._unsubscribe(channel, packet)
+
+    def _subscribe(self, channel: Channel, packet: Subscribe) -> Task:
         session = channel.session
         assert session is not None
         server = self.server
-        identifiers = None if packet.properties is None else packet.properties.subscription_identifiers
-        identifier = identifiers[0] if identifiers else 0
-        if identifier and not server.config.subscription_identifier_available:
+        requests = server.hooks.transform("subscribe", packet.requests, channel)
+        work = _Subscribe(server, channel, session, packet.packet_id, requests)
+        if packet.properties is not None and packet.properties.subscription_identifiers:
+            work.identifier = packet.properties.subscription_identifiers[0]
+        if work.identifier and not server.config.subscription_identifier_available:
             raise RemoteProtocolError(
                 SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED, "subscription identifiers are not supported"
             )
-        reasons: list[int] = []
-        retained: list[Delivery] = []
-        for request in server.hooks.transform("subscribe", packet.requests, channel):
-            subscription = Subscription(
-                request.filter,
-                min(request.qos, channel.max_qos),
-                no_local=request.no_local or channel.bridge,
-                retain_as_published=request.retain_as_published or channel.bridge,
-                retain_handling=request.retain_handling,
-                identifier=identifier,
-            )
-            reason = self._subscribe_one(channel, session, request, subscription, retained)
-            if reason >= UNSPECIFIED_ERROR and channel.version != V5:
-                reason = UNSPECIFIED_ERROR
-            reasons.append(reason)
-            server.hooks.tell("subscribed", channel, subscription, reason)
-        server.send(channel, Suback(packet.packet_id, reasons))
-        if session.durable:
-            server.promise(channel)
-        for delivery in retained:
-            server.delivering.offer(session, delivery)
-            server.hooks.tell("retain_published", channel, delivery.message)
-        if server.sharing.lines or channel.awaited:
-            server.sharing.pull(channel, session)  # a new member, or one that takes another QoS now
+        return work
 
-    def _subscribe_one(
-        self,
-        channel: Channel,
-        session: Session,
-        request: SubscribeRequest,
-        subscription: Subscription,
-        retained: list[Delivery],
+    def _unsubscribe(self, channel: Channel, packet: Unsubscribe) -> Task:
+        session = channel.session
+        assert session is not None
+        filters = self.server.hooks.transform("unsubscribe", packet.filters, channel)
+        return _Unsubscribe(self.server, channel, session, packet.packet_id, filters)
+
+    def subscribe_one(
+        self, channel: Channel, session: Session, request: SubscribeRequest, subscription: Subscription
     ) -> int:
-        """Make one subscription, or say why not; adds the retained messages it gets."""
+        """Make one subscription, or say why not."""
         reason = self._check(channel, request, subscription)
         if reason >= UNSPECIFIED_ERROR:
             return reason
@@ -111,9 +256,6 @@ class Subscribing:
         self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
         if is_new:
             self.count += 1
-        handling = request.retain_handling
-        if subscription.share is None and (handling == 0 or (handling == 1 and is_new)):
-            self._add_retained(session, subscription, retained)
         return subscription.qos
 
     def restore(self, session: Session, subscription: Subscription) -> None:
@@ -160,58 +302,26 @@ class Subscribing:
             raise RemoteProtocolError(reason, f"{what} are not supported")
         return reason
 
-    def _add_retained(self, session: Session, subscription: Subscription, retained: list[Delivery]) -> None:
-        identifiers = [subscription.identifier] if subscription.identifier else None
-        for message in self.server.router.retained.match(subscription.filter, self.server.hot.now):
-            if subscription.no_local and message.publisher == session.client_id:
-                continue
-            if session.rights is not None and not session.rights.receives(message.topic):
-                continue
-            if message.owner is not None and not self.server.access.may_still_publish(message):
-                continue
-            retained.append(Delivery(message, min(message.qos, subscription.qos), True, identifiers))
-
-    def unsubscribe(self, channel: Channel, packet: Unsubscribe) -> None:
-        session = channel.session
-        assert session is not None
-        reasons: list[int] = []
-        for name in self.server.hooks.transform("unsubscribe", packet.filters, channel):
-            subscription = session.subscriptions.pop(name, None)
-            if subscription is None:
-                reasons.append(NO_SUBSCRIPTION_EXISTED)
-                continue
-            self.remove(session, subscription)
-            self.server.hooks.tell("unsubscribed", channel, name)
-            reasons.append(SUCCESS)
-        self.server.send(channel, Unsuback(packet.packet_id, reasons if channel.version == V5 else []))
-        if session.durable:
-            self.server.promise(channel)
-
     def remove_all(self, session: Session) -> None:
-        """The session has ended. If it has many subscriptions they go in portions, with turns of others between them;
-        what still leads to it is nothing to it any more (`Delivering.offer`)."""
-        now = list(session.subscriptions.values())
-        session.subscriptions.clear()
-        later: list[Subscription] = []
-        if len(now) > MANY and self.server.journal is None:
-            later = [each for each in now if each.share is None]
-            now = [each for each in now if each.share is not None]
-        for subscription in now:
-            self.remove(session, subscription)
-        if later:
-            self._remove_some(session, later)
-
-    def _remove_some(self, session: Session, left: list[Subscription]) -> None:
-        for subscription in left[-PORTION:]:
-            self.remove(session, subscription)
-        del left[-PORTION:]
+        """The session has ended. Those of its subscriptions that would still lead somewhere, to shared groups, go now,
+        the others when there is time; what they lead to is nothing to it any more (`Delivering.offer`)."""
+        for group in self.server.router.groups.of(session):
+            subscription = session.subscriptions.pop(f"{SHARE_PREFIX}{group.share}/{group.filter}", None)
+            if subscription is not None:
+                self.remove(session, subscription)
+        left = session.subscriptions
+        session.subscriptions = {}
         if left:
-            self.server.timers.at(self.server.hot.now + BETWEEN, partial(self._remove_some, session, left))
+            self.server.do(_Removal(self, session, left, session.number if session.durable else 0))
 
     def remove(self, session: Session, subscription: Subscription) -> None:
+        self.remove_from(session.number if session.durable else 0, session, subscription)
+
+    def remove_from(self, number: int, session: Session, subscription: Subscription) -> None:
+        """`number`: that of the session, as long as it was kept on disk, else 0."""
         self.count -= 1
-        if self.server.journal is not None:
-            self.server.journal.unsubscribed(session, subscription.name)
+        if number and self.server.journal is not None:
+            self.server.journal.unsubscribed(number, subscription.name)
         share = subscription.share
         group = None if share is None else self.server.router.groups.get(share, subscription.filter)
         self.server.router.unsubscribe(session, subscription)

@@ -34,6 +34,11 @@ def toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def toml_setting(name: str, value: Any) -> str:
+    """The value of a setting, rights of files (`unix_mode`) as people write them."""
+    return f"0o{value:o}" if name.endswith("_mode") and isinstance(value, int) else toml_value(value)
+
+
 def toml_key(key: str) -> str:
     return key if BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
@@ -73,7 +78,7 @@ def _commented(name: str, field: FieldInfo) -> str:
     default = default_of(field)
     if field.is_required() or default is None or (is_secret(field) and not default):
         return f"# {name} ="
-    return f"# {name} = {toml_value(default)}"
+    return f"# {name} = {toml_setting(name, default)}"
 
 
 def effective(settings: BaseModel, origins: Mapping[str, str]) -> str:
@@ -81,31 +86,25 @@ def effective(settings: BaseModel, origins: Mapping[str, str]) -> str:
     return "\n".join(_effective(settings, origins, "")) + "\n"
 
 
-def _effective(settings: BaseModel, origins: Mapping[str, str], prefix: str) -> list[str]:
+def _effective(settings: BaseModel, origins: Mapping[str, str], prefix: str, row_from: str = "") -> list[str]:
+    """`row_from`: where the row of a list came from that this is; the list is one setting, of one origin."""
     lines: list[str] = []
     tables: list[str] = []
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         origin = origins.get(prefix + name, "default")
+        if row_from and name in settings.model_fields_set:
+            origin = row_from
+        inner = f"{prefix}{name}"
         if isinstance(value, BaseModel):
-            tables += ["", f"[{prefix}{name}]", *_effective(value, origins, f"{prefix}{name}.")]
+            tables += ["", f"[{inner}]", *_effective(value, origins, f"{inner}.", row_from)]
+        elif isinstance(value, list) and value and rows_of(field.annotation):
+            for row in value:
+                tables += ["", f"[[{inner}]]", *_effective(row, origins, f"{inner}.", origin)]
         elif value is None:
             lines.append(f"# {name} is unset")
         elif is_secret(field):
             lines.append(f"# {name} is {'set, and not shown' if value else 'unset'}  # {origin}")
         else:
-            lines.append(f"{name} = {toml_value(_without_secrets(value))}  # {origin}")
+            lines.append(f"{name} = {toml_setting(name, value)}  # {origin}")
     return lines + tables
-
-
-def _without_secrets(value: Any) -> Any:
-    """The same, with a mark in place of each secret that a list of tables holds."""
-    if isinstance(value, BaseModel):
-        return _without_secrets(dict(value))
-    if isinstance(value, Mapping):
-        return {key: _without_secrets(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_secrets(each) for each in value]
-    if isinstance(value, SecretStr):
-        return "set, and not shown" if value.get_secret_value() else ""
-    return value

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from headwater.message import Delivery
+from headwater.message import NEVER, Delivery
 from headwater.node.channel import Channel, Deliver, Fanout, Share, Slow
+from headwater.node.chores import Chores
 from headwater.node.stats import Stats
 from headwater.node.unsent import cut_behind, pieces_of
 from headwater.session.translate import message_of
@@ -40,8 +41,11 @@ class Turn:
         self.delivering = Deliver()
         self.sharing = Share()
         self.now = 0.0
+        self.until = NEVER
+        """When, by `time.monotonic`, the time of this turn for packets that go the ordinary way is over."""
         self.max_connect_size = 0
         self.outbound_buffer = 0
+        self.chores = Chores()
         self.open: list[Fanout] = []
         self.dirty: list[Channel] = []
         self.journal: Journal | None = None

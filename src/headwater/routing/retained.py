@@ -1,10 +1,7 @@
 """Retained messages: the last one of each topic, found by topic or by a filter with wildcards.
 
 The messages are in one dictionary by topic; keeping and replacing is a look-up there. For wildcards there is a tree of
-the topics' levels, built lean because a million topics is a normal number: a topic that is alone below some level is
-hung there as a leaf (its string, which the dictionary holds anyway) and gets branches only when another topic shares
-the level. `devices/<id>/status` for a million ids is one branch with a million leaves. Removal folds branches back, so
-the shape depends only on which topics are stored. The tree is walked with explicit lists, never by recursion.
+the topics (topic_tree.py).
 
 Messages that expire are also in a heap of (expires_at, topic). Replacing or removing one leaves its entry behind; an
 entry counts only if the topic's message still expires at that time. When more than half of the heap is left-overs,
@@ -18,154 +15,10 @@ from itertools import islice
 from typing import Final
 
 from headwater.message import NEVER, Message
-from headwater.routing.topics import has_wildcard, levels_match
+from headwater.routing.topic_tree import TopicTree, Walk
 
 # Below this size the heap is not worth clearing.
 _SMALL_HEAP: Final = 64
-
-
-class _Branch:
-    """A level that several topics share. A child is a branch, or the full topic that is alone below that level."""
-
-    __slots__ = ("children", "topic")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Branch | str] = {}
-        self.topic: str | None = None  # the topic that ends with this level
-
-    def is_foldable(self) -> bool:
-        """Whether a single leaf could stand in its place."""
-        if not self.children:
-            return True
-        if self.topic is not None or len(self.children) > 1:
-            return False
-        return isinstance(next(iter(self.children.values())), str)
-
-    def fold(self) -> str | None:
-        """The leaf of a foldable branch, if there is one."""
-        for child in self.children.values():
-            if isinstance(child, str):
-                return child
-        return self.topic
-
-
-class _TopicTree:
-    """A set of topics that can be asked which of them match a filter."""
-
-    def __init__(self) -> None:
-        self._root = _Branch()
-
-    def add(self, topic: str) -> None:
-        """Add a topic that is not in the tree."""
-        levels = topic.split("/")
-        branch = self._root
-        for depth, level in enumerate(levels):
-            child = branch.children.get(level)
-            if child is None:
-                branch.children[level] = topic
-                return
-            if isinstance(child, str):
-                _fork(branch, depth, child, topic)
-                return
-            branch = child
-        branch.topic = topic
-
-    def remove(self, topic: str) -> None:
-        """Remove a topic that is in the tree."""
-        levels = topic.split("/")
-        path = [self._root]
-        for level in levels:
-            child = path[-1].children[level]
-            if isinstance(child, str):
-                del path[-1].children[level]
-                break
-            path.append(child)
-        else:
-            path[-1].topic = None
-        depth = len(path) - 1
-        while depth > 0 and path[depth].is_foldable():
-            leaf = path[depth].fold()
-            depth -= 1
-            if leaf is None:
-                del path[depth].children[levels[depth]]
-            else:
-                path[depth].children[levels[depth]] = leaf
-
-    def match(self, filter: str) -> list[str]:
-        """The topics that match a filter, level by level and by age within a branch."""
-        levels = filter.split("/")
-        found: list[str] = []
-        frontier = [self._root]
-        for depth, level in enumerate(levels):
-            below: list[_Branch] = []
-            for branch in frontier:
-                if level == "#":
-                    _collect_all(branch, depth == 0, found)
-                elif level == "+":
-                    for name, child in branch.children.items():
-                        # [MQTT-4.7.2-1]: not at the first level of topics that begin with `$`.
-                        if depth > 0 or not name.startswith("$"):
-                            _follow(child, levels, below, found)
-                else:
-                    named = branch.children.get(level)
-                    if named is not None:
-                        _follow(named, levels, below, found)
-            frontier = below
-        for branch in frontier:
-            if branch.topic is not None:
-                found.append(branch.topic)
-        return found
-
-    def count_branches(self) -> int:
-        count = -1
-        waiting = [self._root]
-        while waiting:
-            count += 1
-            for child in waiting.pop().children.values():
-                if not isinstance(child, str):
-                    waiting.append(child)
-        return count
-
-
-def _fork(branch: _Branch, depth: int, leaf: str, topic: str) -> None:
-    """Put branches in place of a leaf, down to where its way parts from that of a new topic, and hang both there."""
-    old = leaf.split("/")
-    new = topic.split("/")
-    while depth < len(old) and depth < len(new) and old[depth] == new[depth]:
-        shared = _Branch()
-        branch.children[new[depth]] = shared
-        branch = shared
-        depth += 1
-    for each, levels in ((leaf, old), (topic, new)):
-        if depth == len(levels):
-            branch.topic = each
-        else:
-            branch.children[levels[depth]] = each
-
-
-def _follow(child: _Branch | str, levels: list[str], below: list[_Branch], found: list[str]) -> None:
-    """Go on with a child that the filter has reached: a leaf is decided now, a branch with the next level."""
-    if not isinstance(child, str):
-        below.append(child)
-    elif levels_match(levels, child.split("/")):
-        found.append(child)
-
-
-def _collect_all(top: _Branch, is_root: bool, found: list[str]) -> None:
-    """All topics at and below a branch; below the root without those that begin with `$` [MQTT-4.7.2-1]."""
-    waiting: list[_Branch] = [top]
-    while waiting:
-        branch = waiting.pop()
-        if branch.topic is not None:
-            found.append(branch.topic)
-        for name, child in branch.children.items():
-            if is_root and name.startswith("$"):
-                continue
-            if isinstance(child, str):
-                found.append(child)
-            else:
-                waiting.append(child)
-        is_root = False
 
 
 class Retained:
@@ -179,7 +32,7 @@ class Retained:
         self.max_bytes = max_bytes
         self.payload_bytes = 0
         self._messages: dict[str, Message] = {}
-        self._topics = _TopicTree()
+        self._topics = TopicTree()
         self._expiries: list[tuple[float, str]] = []
         self._expiring = 0  # stored messages that will expire
         self.changes: dict[str, Message | None] | None = None
@@ -236,25 +89,33 @@ class Retained:
             self._clear_expiries()
         return message
 
-    def match(self, filter: str, now: float) -> list[Message]:
-        """The messages of all topics that match the filter, in an order that depends only on what was done before.
+    def walk(self, filter: str) -> Walk:
+        """For `found`: to look through the topics that match a filter."""
+        return self._topics.walk(filter)
+
+    def found(self, walk: Walk, looks: int, now: float) -> list[Message]:
+        """The messages that so many more looks at the tree find, as they are now (`Walk.some`).
 
         Expired ones are left out and forgotten; who needs to learn of them calls `expire` first.
         """
-        if has_wildcard(filter):
-            messages = [self._messages[topic] for topic in self._topics.match(filter)]
-        else:
-            message = self._messages.get(filter)
-            messages = [] if message is None else [message]
-        if self._expiring == 0:
-            return messages
         alive: list[Message] = []
-        for message in messages:
+        for topic in walk.some(looks):
+            message = self._messages.get(topic)
+            if message is None:
+                continue
             if message.expires_at > now:
                 alive.append(message)
             else:
-                self.remove(message.topic)
+                self.remove(topic)
         return alive
+
+    def match(self, filter: str, now: float) -> list[Message]:
+        """The messages of all topics that match the filter, in an order that depends only on what was done before."""
+        walk = self.walk(filter)
+        messages: list[Message] = []
+        while not walk.is_done:
+            messages += self.found(walk, len(self._messages) + 1, now)
+        return messages
 
     def expire(self, now: float) -> list[Message]:
         """Forget the messages that have expired and return them, by time and then by topic."""

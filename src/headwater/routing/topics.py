@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 SHARE_PREFIX: Final = "$share/"
+LONG: Final = 1000
 
 
 class InvalidTopicFilter(ValueError):
@@ -62,7 +63,7 @@ def check_filter(filter: str, max_levels: int) -> None:
     if "\0" in filter:
         raise InvalidTopicFilter("the topic filter has a null character")  # [MQTT-4.7.3-2]
     # Before the split below: a refused filter should cost little.
-    if filter.count("/") >= max_levels:
+    if _has_more_levels(filter, max_levels):
         raise InvalidTopicFilter(f"the topic filter has more than {max_levels} levels")
     if not has_wildcard(filter):
         return
@@ -78,6 +79,12 @@ def check_filter(filter: str, max_levels: int) -> None:
             raise InvalidTopicFilter("'+' must stand alone in its level")  # [MQTT-4.7.1-2]
 
 
+def _has_more_levels(name: str, most: int) -> bool:
+    if len(name) < LONG:
+        return name.count("/") >= most
+    return len(name.split("/", most)) > most  # does not look further than it must
+
+
 def check_name(topic: str, max_levels: int) -> None:
     """Raise InvalidTopicName unless the topic name is well formed and not too deep."""
     if not topic:
@@ -86,7 +93,7 @@ def check_name(topic: str, max_levels: int) -> None:
         raise InvalidTopicName("the topic name has a wildcard")  # [MQTT-3.3.2-2]
     if "\0" in topic:
         raise InvalidTopicName("the topic name has a null character")  # [MQTT-4.7.3-2]
-    if topic.count("/") >= max_levels:
+    if _has_more_levels(topic, max_levels):
         raise InvalidTopicName(f"the topic name has more than {max_levels} levels")
 
 

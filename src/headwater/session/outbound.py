@@ -145,13 +145,14 @@ class Outbound(Waiting):
         self.flights[packet_id] = flight
         self.next_id = packet_id + 1 if packet_id < MAX_PACKET_ID else 1
 
-    def resume(self) -> list[int]:
+    def resume(self, most: int = MAX_PACKET_ID) -> list[int]:
         """After a reconnect: the ids of the flights to go on with, in their order. PUBREL needs no quota
-        [MQTT-3.3.4-10]; messages that the quota does not let out again wait in `unsent`."""
+        [MQTT-3.3.4-10]; messages that the quota does not let out again, or that are more than `most`, wait in
+        `unsent`."""
         now: list[int] = []
         later: list[int] = []
         for packet_id, flight in self.flights.items():
-            if flight.released or self.quota > 0:
+            if flight.released or (self.quota > 0 and len(now) < most):
                 self.quota -= 1
                 now.append(packet_id)
             else:
@@ -159,9 +160,9 @@ class Outbound(Waiting):
         self.unsent = later
         return now
 
-    def next_unsent(self) -> list[int]:
-        """The flights that the quota now lets out again."""
-        count = max(0, min(self.quota, len(self.unsent)))
+    def next_unsent(self, most: int = MAX_PACKET_ID) -> list[int]:
+        """The flights, so many at most, that the quota now lets out again."""
+        count = max(0, min(self.quota, len(self.unsent), most))
         out = self.unsent[:count]
         self.unsent = self.unsent[count:]
         self.quota -= count

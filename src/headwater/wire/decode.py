@@ -65,7 +65,7 @@ from .reasons import (
 FROM_CLIENT: Final = 0
 FROM_SERVER: Final = 1
 MOST_FILTERS: Final = 10_000
-"""In one SUBSCRIBE or UNSUBSCRIBE: they are dealt with together, and others wait meanwhile."""
+"""In one SUBSCRIBE or UNSUBSCRIBE."""
 
 PROTOCOLS: Final = {"MQTT": (V311, V5), "MQIsdp": (V31,)}
 BRIDGE: Final = 0x80
@@ -94,25 +94,30 @@ def decode(first_byte: int, body: bytes, version: int, role: int) -> Packet:
         return _decode_publish(first_byte & 0x0F, body, version, role)
     if packet_type == 0 or (packet_type == AUTH and version == V311):
         raise RemoteProtocolError(MALFORMED_PACKET, f"packet type {packet_type} is reserved")
-    if first_byte & 0x0F != (2 if _FLAGS_2 >> packet_type & 1 else 0):  # [MQTT-2.1.3-1]
-        raise RemoteProtocolError(MALFORMED_PACKET, f"flags {first_byte & 0x0F:04b} in packet type {packet_type}")
+    _check_flags(first_byte)
     if (_CLIENT_ONLY if role == FROM_SERVER else _SERVER_ONLY) >> packet_type & 1:
         raise RemoteProtocolError(PROTOCOL_ERROR, f"packet type {packet_type} does not go in this direction")
     if packet_type == CONNECT:
         return decode_connect(body)
+    if packet_type in (SUBSCRIBE, UNSUBSCRIBE):
+        filters = FilterList(first_byte, body, version)
+        filters.decode(MOST_FILTERS + 1)
+        return filters.packet
     reader = Reader(body, 0, len(body))
     packet = _decode_body(packet_type, reader, version, role)
     reader.finish()
     return packet
 
 
+def _check_flags(first_byte: int) -> None:
+    packet_type = first_byte >> 4
+    if first_byte & 0x0F != (2 if _FLAGS_2 >> packet_type & 1 else 0):  # [MQTT-2.1.3-1]
+        raise RemoteProtocolError(MALFORMED_PACKET, f"flags {first_byte & 0x0F:04b} in packet type {packet_type}")
+
+
 def _decode_body(packet_type: int, reader: Reader, version: int, role: int) -> Packet:
     if PUBACK <= packet_type <= PUBCOMP:
         return _decode_acknowledgement(packet_type, reader, version)
-    if packet_type == SUBSCRIBE:
-        return _decode_subscribe(reader, version)
-    if packet_type == UNSUBSCRIBE:
-        return _decode_unsubscribe(reader, version)
     if packet_type == CONNACK:
         return _decode_connack(reader, version)
     if packet_type in (SUBACK, UNSUBACK):
@@ -182,18 +187,45 @@ def _decode_acknowledgement(packet_type: int, reader: Reader, version: int) -> P
     return Pubcomp(packet_id, reason, properties)
 
 
-def _decode_subscribe(reader: Reader, version: int) -> Subscribe:
-    packet_id = reader.packet_id()
-    properties = decode_properties(reader, SUBSCRIBE) if version == V5 else None
-    requests: list[SubscribeRequest] = []
-    while reader.left() > 0:
-        topic_filter = reader.string()
-        _check_topic_filter(topic_filter)
-        _check_number(len(requests))
-        requests.append(_decode_request(topic_filter, reader.byte(), version))
-    if not requests:  # [MQTT-3.8.3-2]
-        raise RemoteProtocolError(PROTOCOL_ERROR, "SUBSCRIBE without topic filters")
-    return Subscribe(packet_id, requests, properties)
+class FilterList:
+    """A SUBSCRIBE or UNSUBSCRIBE whose topic filters are decoded some at a time: thousands take milliseconds."""
+
+    def __init__(self, first_byte: int, body: bytes, version: int) -> None:
+        packet_type = first_byte >> 4
+        _check_flags(first_byte)
+        self.reader = Reader(body, 0, len(body))
+        self.version = version
+        packet_id = self.reader.packet_id()
+        properties = decode_properties(self.reader, packet_type) if version == V5 else None
+        self.subscribe = Subscribe(packet_id, [], properties) if packet_type == SUBSCRIBE else None
+        self.unsubscribe = Unsubscribe(packet_id, [], properties) if packet_type == UNSUBSCRIBE else None
+
+    @property
+    def packet(self) -> Packet:
+        packet = self.unsubscribe if self.subscribe is None else self.subscribe
+        assert packet is not None
+        return packet
+
+    def decode(self, most: int) -> bool:
+        """So many more of them; False: the packet is whole."""
+        reader = self.reader
+        while reader.left() > 0:
+            if most == 0:
+                return True
+            most -= 1
+            topic_filter = reader.string()
+            _check_topic_filter(topic_filter)
+            if self.subscribe is not None:
+                _check_number(len(self.subscribe.requests))
+                self.subscribe.requests.append(_decode_request(topic_filter, reader.byte(), self.version))
+            elif self.unsubscribe is not None:
+                _check_number(len(self.unsubscribe.filters))
+                self.unsubscribe.filters.append(topic_filter)
+        if self.subscribe is not None and not self.subscribe.requests:  # [MQTT-3.8.3-2]
+            raise RemoteProtocolError(PROTOCOL_ERROR, "SUBSCRIBE without topic filters")
+        if self.unsubscribe is not None and not self.unsubscribe.filters:  # [MQTT-3.10.3-2]
+            raise RemoteProtocolError(PROTOCOL_ERROR, "UNSUBSCRIBE without topic filters")
+        return False
 
 
 def _decode_request(topic_filter: str, options: int, version: int) -> SubscribeRequest:
@@ -216,20 +248,6 @@ def _decode_request(topic_filter: str, options: int, version: int) -> SubscribeR
 def _check_number(filters: int) -> None:
     if filters == MOST_FILTERS:
         raise RemoteProtocolError(QUOTA_EXCEEDED, f"more than {MOST_FILTERS} topic filters in one packet")
-
-
-def _decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
-    packet_id = reader.packet_id()
-    properties = decode_properties(reader, UNSUBSCRIBE) if version == V5 else None
-    filters: list[str] = []
-    while reader.left() > 0:
-        topic_filter = reader.string()
-        _check_topic_filter(topic_filter)
-        _check_number(len(filters))
-        filters.append(topic_filter)
-    if not filters:  # [MQTT-3.10.3-2]
-        raise RemoteProtocolError(PROTOCOL_ERROR, "UNSUBSCRIBE without topic filters")
-    return Unsubscribe(packet_id, filters, properties)
 
 
 def _decode_suback(packet_type: int, reader: Reader, version: int) -> Packet:

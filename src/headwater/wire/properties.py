@@ -41,6 +41,9 @@ from .reasons import MALFORMED_PACKET, PROTOCOL_ERROR, QUOTA_EXCEEDED, TOPIC_ALI
 MOST_USER_PROPERTIES: Final = 1000
 """In one packet: five bytes on the wire become hundreds in memory, and a third of a microsecond."""
 
+MOST_BYTES: Final = 1 << 17
+"""Of the properties of one packet."""
+
 WILL: Final = 0
 """Packet type of the will properties; no packet has type 0."""
 
@@ -111,6 +114,8 @@ def decode_properties(reader: Reader, packet_type: int) -> Properties | None:
     if size == 0:
         return None
     start = reader.take(size)
+    if size > MOST_BYTES:
+        raise RemoteProtocolError(QUOTA_EXCEEDED, f"more than {MOST_BYTES} bytes of properties")
     block = Reader(reader.data, start, start + size)
     properties = Properties()
     while block.left() > 0:

@@ -51,7 +51,7 @@ def broker_with(
 
 async def settled(client: Client) -> None:
     """Until it is decided whether the client may come in."""
-    while client.channel.deciding:
+    while client.channel.busy:
         await asyncio.sleep(0.001)
     client.broker.turn()
 

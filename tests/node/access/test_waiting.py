@@ -16,6 +16,7 @@ from headwater.node.access import access
 from headwater.node.access.passwords import PasswordFile
 from headwater.node.access.settings import AccessSettings
 from headwater.node.broker import Broker
+from headwater.node.channel import METERED
 from headwater.wire.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish
 from headwater.wire.reasons import NOT_AUTHORIZED, SUCCESS
 from tests.node.access.arriving import rules_file, users_file
@@ -118,14 +119,14 @@ def test_who_is_paused_is_not_read_from_whatever_else_is_waited_for(runner: Runn
             assert isinstance(await client.packet(), Connack)
             server = broker.server
             (channel,) = server.channels
-            server.pause(channel)
+            server.pause(channel, METERED)
             server.written(channel)  # something else was sent to it
             seen = server.stats.received
             client.send(Pingreq())
             other = await peer(broker, Connect("o", 5), Pingreq())
             assert isinstance(await other.packet(), Connack) and isinstance(await other.packet(), Pingresp)
             assert server.stats.received == seen + 2, "those of the other"
-            server.resume(channel)
+            server.resume(channel, METERED)
             assert isinstance(await client.packet(), Pingresp)
 
     runner(main())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headwater.client import Client, Reconnect
 from headwater.node import Broker
-from headwater.node.channel import Channel
+from headwater.node.channel import METERED, Channel
 from headwater.node.toml_text import toml_value
 from headwater.wire.packets import V311, Connack, Connect, Publish
 from headwater.wire.reasons import ADMINISTRATIVE_ACTION
@@ -174,13 +174,13 @@ def test_what_our_own_broker_has_not_acknowledged_is_not_acknowledged_there() ->
             theirs = far.server.sessions[near.bridges()[0].client_id].outbound
             ours = near.server.sessions["$bridge/north"].connection
             assert isinstance(ours, Channel)
-            near.server.pause(ours)
+            near.server.pause(ours, METERED)
             for number in range(3):
                 await there.publish("out/a", f"{number}", qos=1 + number % 2)
             await there.publish("out/a", "on its way behind them")
             await until(lambda: near.bridges()[0].received.forwarded == 1)
             assert len(theirs.flights) == 3
-            near.server.resume(ours)
+            near.server.resume(ours, METERED)
             await until(lambda: len(theirs.flights) == 0)
             assert near.bridges()[0].received.forwarded == 4
 
@@ -292,17 +292,17 @@ def test_what_comes_faster_than_we_take_it_waits_at_the_remote() -> None:
             ours = near.server.sessions["$bridge/north"].connection
             theirs = far.server.sessions[near.bridges()[0].client_id].connection
             assert isinstance(ours, Channel) and isinstance(theirs, Channel)
-            far.server.pause(theirs)
+            far.server.pause(theirs, METERED)
             await here.publish("out/a", "under way", qos=1)  # so that the client reads on for the answer
             await until(lambda: near.server.sessions["$bridge/north"].outbound.flights)
-            near.server.pause(ours)
+            near.server.pause(ours, METERED)
             for number in range(300):
                 await there.publish("out/a", b"x" * 1000)
                 await there.publish("out/a", f"{number}", qos=1)
             link = near._bridges._running["north"]._remote._conversation._link
             await until(lambda: link is not None and link.is_paused)
-            near.server.resume(ours)
-            far.server.resume(theirs)
+            near.server.resume(ours, METERED)
+            far.server.resume(theirs, METERED)
             assert len(await take(here, 600)) == 600
             assert near.bridges()[0].received.dropped == 0
 

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from headwater.node.channel import Channel
 from headwater.node.hooks import Hooks
-from headwater.node.transports.contexts import CertificateError, subject_text
+from headwater.node.transports.contexts import CertificateError, make_context, subject_text
+from headwater.node.transports.settings import TlsSettings
 from headwater.node.transports.tls import Tls
 from headwater.wire.packets import Connect
 from tests.broker import build
@@ -448,6 +449,23 @@ def test_what_cannot_be_used_changes_nothing(authority: Authority, tmp_path: Pat
         connect(served, one.trusting())
 
 
+def test_a_certificate_that_is_over_is_warned_of(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    for name, first, last in (("fine", -2, 2), ("over", -2, -1), ("early", 1, 2)):
+        leaf = authority.ca.issue_cert(
+            "localhost", not_before=now + datetime.timedelta(days=first), not_after=now + datetime.timedelta(days=last)
+        )
+        leaf.cert_chain_pems[0].write_to_path(tmp_path / name)
+        leaf.private_key_pem.write_to_path(tmp_path / "key")
+        caplog.clear()
+        make_context(TlsSettings(certificate=str(tmp_path / name), key=str(tmp_path / "key")), "mqtt")
+        assert [record.getMessage().count(f"/{name} is not valid now") for record in caplog.records] == (
+            [] if name == "fine" else [1]
+        )
+
+
 def test_what_cannot_be_used_is_said_at_start(authority: Authority, tmp_path: Path) -> None:
     files, other = authority.server("first"), authority.server("second")
     locked = tmp_path / "locked.key"
@@ -466,6 +484,8 @@ def test_what_cannot_be_used_is_said_at_start(authority: Authority, tmp_path: Pa
         ({"key": other["key"]}, "is not the key of"),
         ({"key": str(tmp_path / "missing")}, "cannot read .*missing"),
         ({"key": str(locked)}, "passphrase"),
+        ({"certificate": files["key"]}, r"first\.key holds no certificate"),
+        ({"key": files["certificate"]}, "holds no private key"),
         ({"ciphers": "NONSENSE"}, "NONSENSE"),
         (asking | {"ca": str(empty)}, "empty.pem holds no certificate"),
         (asking | {"crl": authority.file}, "holds no revocation list"),

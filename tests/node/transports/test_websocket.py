@@ -63,10 +63,10 @@ def test_the_response() -> None:
         (b"GET /mqtt HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
         (request().replace(b"Version: 13", b"Version: 8"), b"426"),
         (request().replace(b"GET", b"POST"), b"400"),
-        (b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00\r\n\r\n", b"400"),
+        (b"\x11\x0c\r\n\r\n", b"400"),
         (request("/mqtt", "Origin: https://evil.example"), b"403"),
     ],
-    ids=["path", "no protocol", "other protocol", "no upgrade", "version", "post", "MQTT", "origin"],
+    ids=["path", "no protocol", "other protocol", "no upgrade", "version", "post", "no HTTP", "origin"],
 )
 def test_requests_that_are_refused(asked: bytes, status: bytes) -> None:
     with serving(WEB | {"websocket_origins": ["https://good.example"]}) as served:
@@ -100,6 +100,14 @@ def test_a_request_is_bounded() -> None:
             pass
         assert all_of(connection) == b""
         served.wait_until(lambda: not served.broker.server.channels)
+
+
+@pytest.mark.parametrize("spoken", ["100c00044d5154540402003c0000", "16030100c8"], ids=["MQTT", "TLS"])
+def test_who_comes_to_the_wrong_door_need_not_wait_for_an_answer(spoken: str) -> None:
+    with serving(WEB, connect_timeout=600) as served:
+        connection = raw(served.port())
+        connection.sendall(bytes.fromhex(spoken))
+        assert all_of(connection) == b""
 
 
 def test_a_large_request_within_the_bound() -> None:
@@ -167,8 +175,10 @@ def test_what_a_turn_sends_is_one_frame() -> None:
     with serving(WEB) as served:
         client = WebSocketClient(raw(served.port()))
         peer = accepted(client)
-        peer.send(build.subscribe("t"), *(build.publish("t", b"%d" % number) for number in range(3)), build.PINGREQ)
-        expected = [build.suback(0), *(build.publish("t", b"%d" % number) for number in range(3)), build.PINGRESP]
+        peer.send(build.subscribe("t"))
+        peer.expect(build.suback(0))
+        peer.send(*(build.publish("t", b"%d" % number) for number in range(3)), build.PINGREQ)
+        expected = [*(build.publish("t", b"%d" % number) for number in range(3)), build.PINGRESP]
         size = sum(map(len, expected))
         data = b""
         while len(data) < size + 2:

@@ -39,7 +39,7 @@ from headwater.node.access.settings import AccessSettings
 from headwater.node.access.tokens import Identity, TokenError, Tokens, looks_like_token
 from headwater.node.access.verifying import Overloaded, RecentSuccesses, Verifying
 from headwater.node.bridge.inside import PREFIX, Inside
-from headwater.node.channel import Channel
+from headwater.node.channel import METERED, Channel
 from headwater.node.deciding import Answer
 from headwater.node.hooks import Refusal
 from headwater.node.timers import Timer
@@ -369,9 +369,9 @@ class Access:
             return
         if self.settings.rate_policy == "disconnect":
             self.server.disconnect_soon(channel, MESSAGE_RATE_TOO_HIGH)
-        elif not channel.paused:
-            self.server.pause(channel)
-            self.server.timers.at(now + wait, partial(self.server.resume, channel))
+        elif not channel.paused & METERED:
+            self.server.pause(channel, METERED)
+            self.server.timers.at(now + wait, partial(self.server.resume, channel, METERED))
 
     # ---- bans --------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,9 @@ class PasswordFile:
                 continue
             user, colon, encoded = line.partition(":")
             if not colon or not user or not is_known(encoded):
-                raise AccessError(f"{path}, line {number}: not a user and a hash that is known; set it with `passwd`")
+                raise AccessError(
+                    f"{path}, line {number}: not a user and a hash that is known; set it with `headwater passwd`"
+                )
             entries[user] = encoded
         return cls(entries)
 

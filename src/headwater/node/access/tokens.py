@@ -24,6 +24,14 @@ LONGEST_TOKEN: Final = 16384
 MOST_FILTERS: Final = 1000
 KINDS: Final[dict[str, tuple[str, ...]]] = {"oct": ("HS",), "RSA": ("RS", "PS"), "EC": ("ES",)}
 
+WORDS: Final = {
+    "ExpiredSignatureError": "it has expired (exp)",
+    "ImmatureSignatureError": "it is not valid yet (nbf, iat)",
+    "InvalidAudienceError": "it is for another audience (aud, jwt_audience)",
+    "InvalidIssuerError": "it is of another issuer (iss, jwt_issuer)",
+}
+"""What PyJWT finds wrong, by the names of its exceptions."""
+
 
 class TokenError(Exception):
     """A token that is not accepted. The text is for our log and holds nothing of the token."""
@@ -70,8 +78,11 @@ class Tokens:
                 return self._identity(self._claims(token, key))
             except jwt.InvalidSignatureError:
                 failed = "wrong signature"
+            except jwt.MissingRequiredClaimError as error:
+                raise TokenError(f"no claim {error.claim!r}") from error
             except jwt.PyJWTError as error:
-                raise TokenError(type(error).__name__) from error
+                name = type(error).__name__
+                raise TokenError(WORDS.get(name, name)) from error
         raise TokenError(failed)
 
     def _claims(self, token: bytes, key: _Key) -> dict[str, Any]:
@@ -185,7 +196,10 @@ def _pem(text: str, path: str) -> tuple[str | None, Any, str, str]:
     try:
         key = load_pem_public_key(text.encode())
     except Exception as error:
-        raise AccessError(f"{path} is not a public key in PEM form") from error
+        raise AccessError(
+            f"{path} is not a public key in PEM form; `openssl pkey -in KEY -pubout` makes it from a private key, "
+            "`openssl x509 -in CERTIFICATE -noout -pubkey` from a certificate"
+        ) from error
     if isinstance(key, RSAPublicKey):
         return None, key, "RSA", ""
     if isinstance(key, EllipticCurvePublicKey):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from headwater.node.transports.settings import TlsSettings
+
+log = logging.getLogger("headwater.transports")
 
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 REQUESTS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -60,7 +64,25 @@ def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> Non
         reason = error.reason or str(error)
         if reason == "KEY_VALUES_MISMATCH":
             raise CertificateError(f"{key} is not the key of {certificate}") from None
+        for path, what in ((certificate, "certificate"), (key, "private key")):
+            if f"{what.upper()}-----".encode() not in Path(path).read_bytes():
+                raise CertificateError(f"{path} holds no {what} in PEM form") from None
         raise CertificateError(f"cannot use {certificate} with {key}: {reason}") from None
+    _warn_of_time(certificate)
+
+
+def _warn_of_time(path: str) -> None:
+    """Of a certificate that clients will not accept now; it is used all the same, as their clocks may be others."""
+    from cryptography import x509
+
+    try:
+        found = x509.load_pem_x509_certificate(Path(path).read_bytes())
+        first, last = found.not_valid_before_utc, found.not_valid_after_utc
+    except (ValueError, AttributeError):
+        return  # OpenSSL has taken it; and cryptography before version 42 does not say
+    now = datetime.now(UTC)
+    if not first <= now <= last:
+        log.warning("the certificate in %s is not valid now, but from %s to %s: clients refuse it", path, first, last)
 
 
 def _no_passphrase() -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from headwater.node.settings import Settings
 
 ALL_ADDRESSES = "`*` for all, `0.0.0.0` for all IPv4"
 ID_PREFIX = "^([^$\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,63})?$"
 
 
-class TlsSettings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class TlsSettings(Settings):
     certificate: str = Field(description="File with the server's certificate and those between it and the root (PEM).")
     key: str = Field(description="File with the certificate's private key (PEM, without a passphrase).")
     minimum_version: Literal["1.2", "1.3"] = Field(default="1.2", description="Oldest version of TLS accepted.")
@@ -42,9 +42,7 @@ class TlsSettings(BaseModel):
         return self
 
 
-class ListenerSettings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class ListenerSettings(Settings):
     host: str = Field(default="localhost", description=f"Name or address to listen on; {ALL_ADDRESSES}.")
     port: int | None = Field(default=None, ge=0, le=65535, description="TCP port; 0 takes a free one.")
     unix: str = Field(default="", description="Path of a Unix socket, in place of host and port.")

@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 import stat
+from collections.abc import Sequence
 from typing import Final
 
 BACKLOG: Final = 1024
@@ -26,9 +27,7 @@ def listen_tcp(host: str, port: int) -> list[socket.socket]:
     """Listening sockets on all addresses of a host, on one port. "localhost" or "*" without IPv6 is no error."""
     sockets: list[socket.socket] = []
     failed: OSError | None = None
-    for family, kind, protocol, _, found in socket.getaddrinfo(
-        None if host == EVERYWHERE else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    ):
+    for family, kind, protocol, _, found in _addresses(host, port):
         address: tuple[object, ...] = found
         if port == 0 and sockets:
             address = (found[0], sockets[0].getsockname()[1], *found[2:])
@@ -57,6 +56,15 @@ def listen_tcp(host: str, port: int) -> list[socket.socket]:
         raise failed or OSError(f"no address for {host}")
     sockets.sort(key=lambda s: s.family != socket.AF_INET)
     return sockets
+
+
+def _addresses(host: str, port: int) -> Sequence[tuple[int, int, int, str, tuple[object, ...]]]:
+    try:
+        return socket.getaddrinfo(
+            None if host == EVERYWHERE else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except UnicodeError:  # of a part that is empty or too long
+        raise socket.gaierror(socket.EAI_NONAME, "that is no host name") from None
 
 
 def listen_unix(path: str, mode: int) -> socket.socket:

@@ -33,6 +33,8 @@ LARGEST_READ: Final = 61440
 LARGEST_HEAD: Final = 16384
 """Bytes of an HTTP request."""
 END_OF_HEAD: Final = b"\r\n\r\n"
+OTHERS: Final = {0x10: "MQTT itself", 0x16: "TLS"}
+"""What comes to the wrong door, by its first byte, with which no HTTP request begins."""
 
 
 class WebSocket(Transport):
@@ -89,6 +91,9 @@ class WebSocket(Transport):
     def _requested(self, data: bytes) -> bytes:
         """Collect the HTTP request and answer it; returns what came behind it."""
         request = self._request + data
+        if request[0] in OTHERS:
+            log.info("%s speaks %s where WebSocket is spoken", self._channel.address, OTHERS[request[0]])
+            raise ConnectionAbortedError("no HTTP request")
         end = request.find(END_OF_HEAD, max(0, len(self._request) - len(END_OF_HEAD)))
         if end < 0 and len(request) <= LARGEST_HEAD:
             self._request = request

@@ -55,7 +55,7 @@ from typing import Final, cast, final
 
 from mypy_extensions import i64
 
-from headwater.message import NEVER
+from headwater.message import NEVER, Subscription
 from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.dispatchers.heap import LineHeap
 from headwater.routing.dispatchers.line import NOWHERE, QUICKEST, Line
@@ -130,6 +130,7 @@ class Adaptive(Dispatcher):
         line = _line(member)
         self._learn(line, 0.0, False, 0.0)
         line.gone = True
+        line.member = NOBODY  # they know each other: both would wait for the garbage collector
 
     def sent(self, member: Member, size: int, qos: int, now: float) -> None:
         _line(member).sent(qos, now)
@@ -304,6 +305,9 @@ class Adaptive(Dispatcher):
         if line.visited > self._choices - PROBE * len(self._members):
             return first
         return line if line.can_start_at(now) <= now + line.delay else first
+
+
+NOBODY: Final = Member(None, Subscription("", 0), False)
 
 
 def _line(member: Member) -> Line:

@@ -7,7 +7,6 @@ microseconds per message, the same for all.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 from multiprocessing.connection import Connection
@@ -18,6 +17,7 @@ from headwater.bench.reproduce.balance.board import Board, Clairvoyant, member_n
 from headwater.bench.reproduce.balance.plan import CLAIRVOYANT, Trial
 from headwater.bench.reproduce.balance.priority import take_priority
 from headwater.node import Broker, Config, run
+from headwater.node.process import Collector, keep_what_is_freed
 from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.dispatchers.turns import Random
 from headwater.routing.shared import DISPATCHERS, dispatcher
@@ -113,9 +113,8 @@ async def _serve(parent: Connection) -> None:
     async with Broker(Config(host="127.0.0.1", port=0, shared_dispatcher=WATCHED)) as broker:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_reader(parent.fileno(), stop.set)  # a word, or the end of the parent
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(5_000, 10, 100)  # as `headwater broker` has it
+        keep_what_is_freed()  # as `headwater broker` does
+        Collector(asyncio.get_running_loop()).start()
         parent.send(broker.port)
         await stop.wait()
         asyncio.get_running_loop().remove_reader(parent.fileno())
