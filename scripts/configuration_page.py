@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from headwater.node.config import Config
 from headwater.node.reloading import is_reloadable
 from headwater.node.settings import is_secret, rows_of, table_of
-from headwater.node.toml_text import default_of, toml_value
+from headwater.node.toml_text import default_of, toml_setting, toml_value
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
@@ -50,6 +50,9 @@ TABLE = """\
 
 
 def values(annotation: Any, constraints: list[Any]) -> str:
+    inside = [each for each in get_args(annotation) if each is not type(None)]
+    if len(inside) == 1 and get_origin(inside[0]) is Literal:  # or unset
+        annotation = inside[0]
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{toml_value(value)}`" for value in get_args(annotation))
     name = str(getattr(annotation, "__name__", annotation)) if get_origin(annotation) is None else str(annotation)
@@ -67,7 +70,7 @@ def values(annotation: Any, constraints: list[Any]) -> str:
 
 def row(name: str, field: FieldInfo) -> str:
     default = None if field.is_required() else default_of(field)
-    shown = "unset" if default is None or (is_secret(field) and not default) else f"`{toml_value(default)}`"
+    shown = "unset" if default is None or (is_secret(field) and not default) else f"`{toml_setting(name, default)}`"
     kind = "tables" if rows_of(field.annotation) else values(field.annotation, field.metadata).replace("|", "\\|")
     meaning = (field.description or "").replace("|", "\\|")
     reload = " ⟳" if is_reloadable(name) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -40,6 +41,12 @@ def test_the_broker_of_the_wire_scenarios_has_the_same_modules(tmp_path: Path) -
     broker = OwnBroker(tmp_path)
     broker.stop()
     assert f"({WORDS[EXPECTED]}, Python" in broker.log.read_text()
+
+
+@pytest.mark.skipif(not EXPECTED, reason="HEADWATER_EXPECT is not set; scripts/test sets it to pure or compiled")
+@pytest.mark.parametrize("name", ["headwater.node.events", "headwater.node.transports.openssl"])
+def test_what_is_written_in_c_is_there_where_the_rest_is_compiled(name: str) -> None:
+    assert (importlib.util.find_spec(name) is not None) == (EXPECTED == "compiled")
 
 
 def test_the_sources_hold_no_binaries() -> None:

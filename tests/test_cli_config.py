@@ -34,6 +34,37 @@ def test_check_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "unknown setting 'prot'; did you mean 'port'?" in bad.output and "'admin.prot'" in bad.output
 
 
+def test_check_reads_the_files_that_are_named(tmp_path: Path) -> None:
+    file, users = tmp_path / "broker.toml", tmp_path / "users"
+    users.write_text("nobody")
+    file.write_text(
+        f"""
+        [access]
+        password_file = "{users}"
+        acl_file = "/no/rules"
+        jwt_key_file = "/no/key"
+        [admin]
+        enabled = true
+        token_file = "/no/token"
+        [[listeners]]
+        port = 8883
+        tls = {{certificate = "/no/certificate", key = "/no/key"}}
+        [[bridges]]
+        name = "centre"
+        addresses = ["localhost"]
+        topics = [{{filter = "#"}}]
+        username = "site"
+        password_file = "/no/password"
+        """
+    )
+    bad = headwater("check", file)
+    assert bad.exit_code == 1
+    for part in ("certificate", "key", "rules", "token", "password"):
+        assert f"/no/{part}: No such file" in bad.output
+    assert f"{users}, line 1: not a user" in bad.output
+    assert headwater("check", file, "--without-files").output == f"{file} is fine\n"
+
+
 def test_show_says_where_each_setting_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWATER_MAX_QOS", "1")
     monkeypatch.setenv("HEADWATER_ADMIN__TOKEN", "hidden-hidden-hidden")
@@ -48,6 +79,35 @@ def test_show_says_where_each_setting_comes_from(tmp_path: Path, monkeypatch: py
     assert "# token is set, and not shown  # environment HEADWATER_ADMIN__TOKEN" in lines
     assert "hidden" not in shown.output
     assert tomllib.loads(shown.output)["port"] == 1884
+
+
+def test_lists_of_tables_are_shown_as_people_write_them(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(
+        """
+        [[listeners]]
+        port = 8883
+        tls = {certificate = "c", key = "k"}
+        [[listeners]]
+        unix = "/run/mqtt.sock"
+        [[bridges]]
+        name = "centre"
+        addresses = ["localhost"]
+        username = "site"
+        password = "hidden-hidden"
+        topics = [{filter = "#"}]
+        """
+    )
+    shown = headwater("show", file).output
+    lines = shown.splitlines()
+    assert "unix_mode = 0o660  # default" in lines and "# unix_mode = 0o660" in headwater("init").output
+    assert lines.count("[[listeners]]") == 2 and "[listeners.tls]" in lines and "[[bridges.topics]]" in lines
+    assert f"port = 8883  # {file}" in lines and 'host = "localhost"  # default' in lines
+    assert "hidden" not in shown
+    found = tomllib.loads(shown)
+    assert found["listeners"][0]["tls"]["certificate"] == "c"
+    assert found["listeners"][1]["unix"] == "/run/mqtt.sock"
+    assert found["bridges"][0]["topics"][0]["filter"] == "#"
 
 
 def test_show_fails_as_the_broker_would(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +134,10 @@ def test_a_file_of_mosquitto_is_converted(tmp_path: Path) -> None:
     config = load_config(str(file), {}, {})
     assert (config.port, config.allow_anonymous) == (1888, True)
     assert "pid_file" in file.read_text()
+    conf.write_text("port 1888\npsk_hint x\nnonsense\n")
+    told = headwater("from-mosquitto", conf, "-o", tmp_path / "other.toml")
+    assert told.exit_code == 0
+    assert "2 lines are NOT SUPPORTED; the comments in other.toml say why" in " ".join(told.stderr.split())
     conf.write_text("port many\n")
     bad = headwater("from-mosquitto", conf)
     assert bad.exit_code == 1 and "mosquitto.conf:1: port many" in bad.output

@@ -99,3 +99,56 @@ def test_a_path_where_there_is_none_and_a_certificate_that_is_missing(tmp_path: 
             assert text.count("\n") == 1, text
 
     asyncio.run(main())
+
+
+def test_what_is_spoken_there_is_guessed_at(tmp_path: Path) -> None:
+    """TLS where there is none, none where there is, and MQTT itself where WebSocket is spoken."""
+    authority = Authority(tmp_path)
+    rows = [{"port": 0}, {"port": 0, "tls": authority.server()}, {"port": 0, "protocol": "websocket"}]
+
+    async def main() -> None:
+        async with Broker(Config(listeners=rows, sys_interval=0)) as broker:
+            plain, tls, web = (each.port for each in broker.listeners)
+            code, _, text = await headwater("pub", "-p", plain, "--cafile", authority.file, "-t", "a", "-m", "x")
+            assert (code, text.count("\n")) == (1, 1)
+            assert "TLS may not be spoken there" in text
+            for port in (tls, web):
+                code, _, text = await headwater("pub", "-p", port, "-t", "a", "-m", "x")
+                assert (code, text.count("\n")) == (1, 1)
+                assert "perhaps TLS (--cafile, --tls) or WebSocket (--ws) is spoken there" in text
+
+    asyncio.run(main())
+
+
+def test_a_certificate_that_is_asked_for_or_not_accepted_is_told_in_words(tmp_path: Path) -> None:
+    authority, strange = Authority(tmp_path), Authority(tmp_path, "strange")
+    tls = authority.server() | {"client_certificates": "required", "ca": authority.file}
+    other = strange.client("somebody")
+
+    async def main() -> None:
+        async with Broker(Config(listeners=[{"port": 0, "tls": tls}], sys_interval=0)) as broker:
+            to = ["-p", broker.listeners[0].port, "--cafile", authority.file, "-t", "a", "-m", "x"]
+            code, _, text = await headwater("pub", *to)
+            assert (code, text.count("\n")) == (1, 1)
+            assert "the server asks for a certificate of ours" in text
+            code, _, text = await headwater("pub", *to, "--cert", other["certificate"], "--key", other["key"])
+            assert (code, text.count("\n")) == (1, 1)
+            assert "the server does not know who signed our certificate" in text
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("given", ["certificate", "key", "ca"])
+def test_files_that_do_not_fit_are_named(given: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = authority.client("one") | {"ca": authority.file}
+    wrong, words = {
+        "certificate": (files["key"], "one.key holds no certificate"),
+        "key": (authority.client("two")["key"], "two.key is not the key of"),
+        "ca": (files["key"], "one.key holds no certificate"),
+    }[given]
+    files[given] = wrong
+    options = ["--cafile", files["ca"], "--cert", files["certificate"], "--key", files["key"]]
+    code, _, text = asyncio.run(headwater("pub", *options, "-t", "a", "-m", "x"))
+    assert code == 2
+    assert words in text

@@ -21,25 +21,13 @@ from headwater.bench import figure, machine, report, scenarios
 from headwater.bench.compare import Comparison, Row
 from headwater.bench.contenders import BrokerError, command_from, find_mosquitto, mosquitto_command, raise_file_limit
 from headwater.bench.load import LoadError, build
+from headwater.bench.options import comparison_options
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    default_command = f"{shlex.quote(sys.executable)} -m headwater broker --port {{port}}"
-    parser = argparse.ArgumentParser(
-        prog="bench broker", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--command", default=default_command, help="the broker, with {port} (default: this headwater)")
-    parser.add_argument("--self", action="store_true", dest="itself", help="a second Mosquitto in place of the broker")
-    parser.add_argument("--quick", action="store_true", help="a slice of about a minute")
-    parser.add_argument("--only", type=_names, help="scenarios or cases, such as deep,lock/W2,storm (see --list)")
+    parser = comparison_options("broker", __doc__, placeholder="port", quick="a slice of about a minute")
     parser.add_argument("--list", action="store_true", help="list the cases")
-    parser.add_argument("--rounds", type=int, help="interleaved rounds of each case (default: mostly 5)")
-    parser.add_argument("--seconds", type=float, help="measured time of a round (default: 2, quick: 0.5)")
-    parser.add_argument("--mqtt", choices=("4", "5", "both"), default="both", help="4 is MQTT 3.1.1")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation")
     return parser.parse_args(arguments)
 
 
@@ -98,10 +86,6 @@ def write_docs(docs: Path, rows: Sequence[Row], facts: dict[str, str]) -> None:
     page = docs / "performance.md"
     text = page.read_text() if page.exists() else ""
     page.write_text(report.insert(text, report.markdown(rows, facts, picture.name if picture else None)))
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
 
 
 def _chosen_cases(options: argparse.Namespace) -> list[scenarios.Case]:

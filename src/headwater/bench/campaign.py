@@ -27,6 +27,7 @@ from headwater.bench.contenders import (
 )
 from headwater.bench.contest import MOSQUITTO, Case, Contest, Launcher, Outcome, unconnected
 from headwater.bench.load import LoadError, build
+from headwater.bench.options import names
 from headwater.routing.shared import DISPATCHERS
 
 
@@ -58,13 +59,13 @@ def parse(benchmark: Benchmark, arguments: Sequence[str] | None) -> argparse.Nam
     )
     parser.add_argument(
         "--dispatchers",
-        type=_names,
+        type=names,
         default=list(benchmark.dispatchers),
         help=f"contenders of ours, by dispatcher (default: {','.join(benchmark.dispatchers)})",
     )
     parser.add_argument("--no-mosquitto", action="store_true", help="without Mosquitto")
     parser.add_argument("--quick", action="store_true", help="a slice, one round")
-    parser.add_argument("--only", type=_names, default=[], help="cases whose key begins with one of these (see --list)")
+    parser.add_argument("--only", type=names, default=[], help="cases whose key begins with one of these (see --list)")
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument("--rounds", type=int, help=f"interleaved rounds of each case (default: {benchmark.rounds})")
     parser.add_argument("--seconds", type=float, help=f"measured time of a round (default: {benchmark.seconds:g})")
@@ -182,10 +183,6 @@ def _is_complete(benchmark: Benchmark, options: argparse.Namespace) -> bool:
     """Whether the run has all that the documentation shows."""
     partial = options.no_docs or options.quick or options.only or options.no_mosquitto or options.mqtt
     return not partial and tuple(options.dispatchers) == benchmark.dispatchers
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
 
 
 def _is_chosen(case: Case, beginnings: Sequence[str]) -> bool:

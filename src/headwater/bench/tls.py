@@ -36,6 +36,7 @@ from headwater.bench.contenders import (
     running,
 )
 from headwater.bench.load import LoadError, LoadGenerator, build
+from headwater.bench.options import comparison_options
 from headwater.bench.reproduce.balance.priority import take_priority
 
 NAME: Final = "tls"
@@ -146,21 +147,8 @@ def _losses(rows: Sequence[Row]) -> str:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    ours = f"{shlex.quote(sys.executable)} -m headwater broker --config {{config}}"
-    parser = argparse.ArgumentParser(
-        prog="bench tls", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--command", default=ours, help="the broker, with {config} (default: this headwater)")
-    parser.add_argument("--self", action="store_true", dest="itself", help="a second Mosquitto in place of the broker")
-    parser.add_argument("--quick", action="store_true", help="a slice, one round")
-    parser.add_argument("--only", type=_names, help="scenarios or cases, such as deep,lock/W2")
-    parser.add_argument("--rounds", type=int, help="interleaved rounds of each case (default: 5)")
-    parser.add_argument("--seconds", type=float, help="measured time of a round (default: 2, quick: 0.5)")
-    parser.add_argument("--mqtt", choices=("4", "5", "both"), default="both", help="4 is MQTT 3.1.1")
+    parser = comparison_options("tls", __doc__, placeholder="config", quick="a slice, one round")
     parser.add_argument("--urgent", action="store_true", help="run before what else the machine does")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation")
     return parser.parse_args(arguments)
 
 
@@ -221,10 +209,6 @@ def _comparison(options: argparse.Namespace, folder: Path) -> Comparison:
         warmup=min(0.5, seconds / 2),
         mosquitto=certificate.mosquitto,
     )
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ class Admin:
             raise AdminError(f"{self._url} answers {error.code} {error.reason}{hint}") from error
         except (URLError, TimeoutError, ValueError) as error:
             reason = getattr(error, "reason", error)
-            raise AdminError(f"cannot ask {self._url}: {reason}; is the admin API there (admin.enabled)?") from error
+            text = getattr(reason, "strerror", None) or reason
+            raise AdminError(f"cannot ask {self._url}: {text}; is the admin API there (admin.enabled)?") from error
 
 
 def read_token(command: str, file: Path | None) -> str:
@@ -43,8 +44,10 @@ def read_token(command: str, file: Path | None) -> str:
         return os.environ.get("HEADWATER_ADMIN__TOKEN", "")
     try:
         return file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        fail(command, f"cannot read {file}: {error}")
+    except OSError as error:
+        fail(command, f"cannot read {file}: {error.strerror or error}")
+    except UnicodeDecodeError:
+        fail(command, f"{file} holds no token: it is not ASCII")
 
 
 def _detail(body: bytes) -> str:

@@ -60,6 +60,21 @@ def version() -> None:
     print(version_line())
 
 
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        version()
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The same as `headwater version`.")
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
 def broker(
     host: Annotated[str | None, typer.Option(help="Name or address to listen on.")] = None,

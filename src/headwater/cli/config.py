@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from headwater.cli.failure import fail
+from headwater.cli.failure import complain, fail
 
 if TYPE_CHECKING:
     from headwater.node.config import Config
@@ -21,6 +21,9 @@ config = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+NOT_SUPPORTED: Final = "NOT SUPPORTED"
+"""How the converter marks lines that are lost."""
 
 File = Annotated[Path, typer.Argument(help="Settings in a TOML file.", show_default=False)]
 Out = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file, which must not exist.")]
@@ -52,15 +55,25 @@ def load_settings(
 
 
 @config.command()
-def check(file: File) -> None:
-    """Say what is wrong with a file; the environment does not count."""
+def check(
+    file: File,
+    without_files: Annotated[
+        bool, typer.Option("--without-files", help="Do not read certificates, passwords and others that it names.")
+    ] = False,
+) -> None:
+    """Say what is wrong with a file, and with those that it names; the environment does not count."""
     from headwater.node.config import Config, ConfigError
     from headwater.node.settings import load
 
     try:
-        load(Config, str(file), {}, {})
+        loaded = load(Config, str(file), {}, {})
     except ConfigError as error:
         fail("config check", str(error))
+    if not without_files:
+        from headwater.node.checking import problems_with_files
+
+        if found := problems_with_files(loaded.settings):
+            fail("config check", "\n".join(found))
     print(f"{file} is fine")
 
 
@@ -100,6 +113,10 @@ def from_mosquitto(
     except ConfigError as error:
         fail("config from-mosquitto", str(error))
     _write("config from-mosquitto", text, output)
+    lost = text.count(NOT_SUPPORTED + ":")
+    if output is not None and lost:
+        what = "1 line is" if lost == 1 else f"{lost} lines are"
+        complain("config from-mosquitto", f"{what} {NOT_SUPPORTED}; the comments in {output.name} say why")
 
 
 def _write(command: str, text: str, output: Path | None) -> None:

@@ -38,7 +38,13 @@ class ConnectionOptions:
     host: Annotated[str | None, typer.Option("-h", "--host", help="Broker to connect to.  [default: localhost]")] = None
     port: Annotated[
         int | None,
-        typer.Option("-p", "--port", help="Its port.  [default: 1883, with TLS 8883; WebSocket: 80, with TLS 443]"),
+        typer.Option(
+            "-p",
+            "--port",
+            min=1,
+            max=65535,
+            help="Its port.  [default: 1883, with TLS 8883; WebSocket: 80, with TLS 443]",
+        ),
     ] = None
     unix: Annotated[str | None, typer.Option("--unix", help="Path of its Unix socket, in place of -h and -p.")] = None
     ws: Annotated[bool, typer.Option("--ws", help="Over WebSocket.")] = False
@@ -118,6 +124,15 @@ class ConnectionOptions:
             raise typer.BadParameter("a Unix socket has no host (-h) and no port (-p).")
         return target
 
+    @property
+    def has_layers(self) -> bool:
+        """Whether there is anything between MQTT and TCP."""
+        target = self.target()
+        return target.transport != "tcp" or self._asks_for_tls(target)
+
+    def _asks_for_tls(self, target: Target) -> bool:
+        return bool(self.tls or target.tls or self.cafile or self.cert or self.insecure)
+
     def _will(self, properties: Properties | None) -> Will | None:
         from headwater.client import Will
 
@@ -129,7 +144,7 @@ class ConnectionOptions:
         return None
 
     def _tls_context(self, target: Target) -> ssl.SSLContext | None:
-        if not (self.tls or target.tls or self.cafile or self.cert or self.insecure):
+        if not self._asks_for_tls(target):
             if self.key:
                 raise typer.BadParameter("--key needs --cert, the certificate that it belongs to.")
             return None
@@ -142,9 +157,25 @@ class ConnectionOptions:
             if self.cert:
                 context.load_cert_chain(self.cert, self.key)
         except OSError as error:  # ssl.SSLError is one
-            raise typer.BadParameter(f"cannot use the files of --cafile, --cert and --key: {error}.") from None
+            raise typer.BadParameter(f"--cafile, --cert, --key: {self._wrong_file() or error}.") from None
         context.check_hostname = not self.insecure
         return context
+
+    def _wrong_file(self) -> str:
+        """Which file cannot be used, and why; OpenSSL itself does not say."""
+        import ssl
+
+        from headwater.node.transports.contexts import CertificateError, load_certificate, load_into
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if self.cafile:
+                load_into(context, self.cafile, "certificate")
+            if self.cert:
+                load_certificate(context, self.cert, self.key or self.cert)
+        except CertificateError as error:
+            return str(error)
+        return ""
 
 
 def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -260,7 +291,8 @@ def run(command: str, work: Coroutine[Any, Any, int], connection: ConnectionOpti
     try:
         return asyncio.run(work)
     except ConnectError as error:
-        fail(command, f"{error}{advice(error)}.", exit_status(error, version), quiet=quiet)
+        hint = advice(error, connection)
+        fail(command, f"{error}{hint}.", exit_status(error, version), quiet=quiet)
     except MqttError as error:
         fail(command, f"{error}.", quiet=quiet)
     except LocalProtocolError as error:
@@ -269,10 +301,13 @@ def run(command: str, work: Coroutine[Any, Any, int], connection: ConnectionOpti
         return 128 + signal.SIGINT
 
 
-def advice(error: MqttError) -> str:
+def advice(error: MqttError, connection: ConnectionOptions) -> str:
     """What to try after a refused connection."""
+    from headwater.client import Disconnected
     from headwater.wire import reasons
 
+    if error.reason is None and isinstance(error.__cause__, Disconnected) and not connection.has_layers:
+        return " before it was answered; perhaps TLS (--cafile, --tls) or WebSocket (--ws) is spoken there"
     if error.reason in (reasons.BAD_USER_NAME_OR_PASSWORD, reasons.NOT_AUTHORIZED):
         return "; check the user name (-u) and the password (-P)"
     if error.reason == reasons.UNSUPPORTED_PROTOCOL_VERSION:

@@ -16,7 +16,7 @@ import typer
 
 from headwater.cli.admin import Admin as AdminApi
 from headwater.cli.admin import AdminError, read_token
-from headwater.cli.failure import complain, fail
+from headwater.cli.failure import GENERAL, complain, fail, forget_output
 
 if TYPE_CHECKING:
     from headwater.node.persistence.backup import Snapshot
@@ -116,11 +116,27 @@ def _failing(command: str) -> Iterator[None]:
 
 @contextmanager
 def _output(file: Path | None) -> Iterator[TextIO]:
-    """The file is there when all of it is."""
-    if file is None:
-        yield sys.stdout
-        sys.stdout.flush()
-        return
+    """A file is there when all of it is; into what is there and no file (a pipe, a device) it goes as it comes."""
+    try:
+        if file is None:
+            yield sys.stdout
+            sys.stdout.flush()
+        elif file.exists() and not file.is_file():
+            with open(file, "w", encoding="utf-8", newline="\n") as output:
+                yield output
+        else:
+            with _whole(Path(os.path.realpath(file))) as output:
+                yield output
+    except OSError as error:
+        if file is None:
+            forget_output()
+            if isinstance(error, BrokenPipeError):  # `headwater export … | head`: nobody wants more
+                raise typer.Exit(GENERAL) from None
+        fail("export", f"cannot write {file or 'the output'}: {error.strerror or error}")
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[TextIO]:
     unfinished = file.with_name(f"{file.name}.unfinished")
     try:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -129,8 +145,6 @@ def _output(file: Path | None) -> Iterator[TextIO]:
             output.flush()
             os.fsync(descriptor)
         os.replace(unfinished, file)
-    except OSError as error:
-        fail("export", f"cannot write {file}: {error.strerror or error}")
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Final, NoReturn
 
@@ -20,3 +21,8 @@ def fail(command: str, text: str, status: int = GENERAL, *, quiet: bool = False)
 def complain(command: str, text: str, *, quiet: bool = False) -> None:
     if not quiet:
         print(f"headwater {command}: {text}", file=sys.stderr, flush=True)
+
+
+def forget_output() -> None:
+    """What could not be written would be tried once more when Python ends, and complained of."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from headwater.cli.connection import ConnectionOptions, Qos, on_signals, run, with_connection_options
-from headwater.cli.failure import TIMED_OUT, complain
+from headwater.cli.failure import TIMED_OUT, complain, forget_output
 
 MOST_LEVELS: Final = 65535
 """The broker's limit counts, not ours."""
@@ -70,7 +69,7 @@ def sub(
         status = run("sub", work, connection)
         sys.stdout.flush()
     except BrokenPipeError:  # `headwater sub … | head`: nobody wants more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_output()
         status = 0
     raise typer.Exit(status)
 
@@ -126,7 +125,7 @@ class Subscriber:
 
     async def _subscribe(self, client: Client, filters: list[str], qos: int, unsubscribe: list[str]) -> int:
         """0, or the reason if the broker refused every filter."""
-        from headwater.client.errors import reason_words
+        from headwater.wire.words import reason_words
 
         if unsubscribe:
             await client.unsubscribe(unsubscribe, properties=self._properties.get("unsubscribe"))

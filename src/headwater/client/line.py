@@ -10,16 +10,13 @@ Which reasons are worth another try, `reconnect` says. Without a Reconnect every
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import socket
-import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from headwater.client.authentication import Authentication, answer, check
 from headwater.client.conversation import Conversation
-from headwater.client.errors import REASON_OF_RETURN_CODE, ConnectError, Disconnected, MqttError, explain
+from headwater.client.errors import REASON_OF_RETURN_CODE, ConnectError, Disconnected, MqttError, explain, why
 from headwater.client.heartbeat import Heartbeat
 from headwater.client.link import Address, Link, open_link
 from headwater.client.ping import PingSender
@@ -327,17 +324,3 @@ def _as_disconnected(cause: Exception | None) -> Disconnected:
         error = Disconnected("the connection was lost" + (f": {why(cause)}" if cause else ""))
     error.__cause__ = cause
     return error
-
-
-def why(error: Exception) -> str:
-    """The cause in words; asyncio joins the errors of several addresses into one text."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failed: {error.reason or error}"
-    if isinstance(error, socket.gaierror):
-        return "the host name is not known"
-    refused = errno.ECONNREFUSED
-    if isinstance(error, OSError) and (error.errno == refused or f"[Errno {refused}]" in str(error)):
-        return "nobody listens there (is a broker running?)"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -70,6 +70,13 @@ class Address:
 
 async def open_link(address: Address, make: Callable[[], Link]) -> Link:
     """Connect; raises OSError (ssl.SSLError is one)."""
+    try:
+        return await _open(address, make)
+    except UnicodeError:  # a part of the host's name is empty or too long
+        raise socket.gaierror(socket.EAI_NONAME, "that is no host name") from None
+
+
+async def _open(address: Address, make: Callable[[], Link]) -> Link:
     if not address.web_path:
         return await _connect(address, make)
     from headwater.client.websocket import Below

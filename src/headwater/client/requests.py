@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from headwater.client.errors import reason_words
 from headwater.client.link import Link
 from headwater.wire.encode import encode
 from headwater.wire.packets import Properties, Suback, Subscribe, SubscribeRequest, Unsuback
+from headwater.wire.words import reason_words
 
 GRANTED: Final = 2
 """Reason codes of SUBACK up to here are the QoS that was granted."""

@@ -1,0 +1,34 @@
+"""Options that comparisons with Mosquitto have in common."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+
+def comparison_options(name: str, about: str | None, *, placeholder: str, quick: str) -> argparse.ArgumentParser:
+    """The command line of `scripts/bench NAME`. `placeholder` is what the broker's command is given, such as `port`;
+    `quick` says what `--quick` leaves."""
+    ours = f"{shlex.quote(sys.executable)} -m headwater broker --{placeholder} {{{placeholder}}}"
+    parser = argparse.ArgumentParser(
+        prog=f"bench {name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--command", default=ours, help=f"the broker, with {{{placeholder}}} (default: this headwater)")
+    add("--self", action="store_true", dest="itself", help="a second Mosquitto in place of the broker")
+    add("--quick", action="store_true", help=quick)
+    add("--only", type=names, help="scenarios or cases, such as deep,lock/W2")
+    add("--rounds", type=int, help="interleaved rounds of each case (default: mostly 5)")
+    add("--seconds", type=float, help="measured time of a round (default: 2, quick: 0.5)")
+    add("--mqtt", choices=("4", "5", "both"), default="both", help="4 is MQTT 3.1.1")
+    add("--json", type=Path, help="write the results to this file")
+    add("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
+    add("--no-docs", action="store_true", help="do not write to the documentation")
+    return parser
+
+
+def names(text: str) -> list[str]:
+    """Of a list with commas."""
+    return [name for name in text.split(",") if name]
