@@ -80,6 +80,25 @@ def test_a_file_that_cannot_be_begun_anew_goes_on(tmp_path: Path) -> None:
     assert "after happened" in path.read_text()
 
 
+def test_the_thread_is_there_only_while_lines_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "LINGER", 0.01)
+    path = tmp_path / "log"
+    handler = BackgroundHandler([FileSink(str(path))])
+    assert handler._thread is None
+    seen = []
+    for number in range(20):
+        handler.emit(record(f"{number}", logging.ERROR))
+        handler.emit(record(f"{number} again", logging.ERROR))
+        thread = handler._thread
+        if thread is not None:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+        seen.append(thread)
+    assert len(set(seen)) > 10, "each pair of lines has had its own"
+    handler.finish(PATIENCE)
+    assert len(path.read_text().splitlines()) == 40
+
+
 @pytest.fixture
 def listening(tmp_path: Path) -> socket.socket:
     receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
