@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -98,7 +99,7 @@ class FakeCampaign:
 def test_a_full_run_is_kept(only: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hostile, "Campaign", FakeCampaign)
     monkeypatch.setattr(hostile, "build", lambda folder: None)
-    monkeypatch.setattr(hostile, "be_urgent", lambda: False)
+    monkeypatch.setattr(hostile, "urgent", lambda: contextlib.nullcontext(False))
     (tmp_path / "hostile.md").write_text("# By hand\n")
     file = tmp_path / "out.json"
     arguments = ["--docs", str(tmp_path), "--json", str(file), *(["--only", only] if only else [])]

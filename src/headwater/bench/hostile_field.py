@@ -22,6 +22,8 @@ from headwater.wire.packets import Connect, Packet, Properties
 HOST: Final = "127.0.0.1"
 PATIENCE: Final = 5.0
 """Seconds that an attacker waits for anything."""
+PIECE: Final = 8192
+"""Bytes that are sent or received at once (hostile_ground.py)."""
 V5: Final = 5
 
 
@@ -47,7 +49,8 @@ class Field:
 
     def send(self, connection: socket.socket, *packets: bytes) -> None:
         data = b"".join(packets)
-        connection.sendall(data)
+        for start in range(0, len(data), PIECE):
+            connection.sendall(data[start : start + PIECE])
         self.counts["packets"] += len(packets)
         self.counts["bytes"] += len(data)
 
@@ -94,7 +97,7 @@ def drained(connection: socket.socket) -> bool:
     try:
         while True:
             try:
-                data = connection.recv(1 << 18)
+                data = connection.recv(PIECE)
             except (BlockingIOError, ssl.SSLWantReadError):
                 return True
             except OSError:
