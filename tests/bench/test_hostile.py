@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 
@@ -99,7 +98,7 @@ class FakeCampaign:
 def test_a_full_run_is_kept(only: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hostile, "Campaign", FakeCampaign)
     monkeypatch.setattr(hostile, "build", lambda folder: None)
-    monkeypatch.setattr(hostile, "urgent", lambda: contextlib.nullcontext(False))
+    monkeypatch.setattr(hostile, "be_urgent", lambda: False)
     (tmp_path / "hostile.md").write_text("# By hand\n")
     file = tmp_path / "out.json"
     arguments = ["--docs", str(tmp_path), "--json", str(file), *(["--only", only] if only else [])]

@@ -25,7 +25,7 @@ from typing import Final
 from headwater.bench import machine, report
 from headwater.bench.contenders import BrokerError, raise_file_limit
 from headwater.bench.hostile_field import Attack
-from headwater.bench.hostile_ground import ATTACKS, PROCESSORS, Ground, ground, urgent
+from headwater.bench.hostile_ground import ATTACKS, Ground, be_urgent, ground
 from headwater.bench.load import VIOLATIONS, LoadError, LoadGenerator, build
 
 PAIRS: Final = 50
@@ -128,8 +128,7 @@ class Campaign:
         seconds = self._seconds if phase == "during" else self._seconds / 2
         words = f"--publishers {PAIRS} --subscribers {PAIRS} --topics {PAIRS} --rate {RATE}".split()
         words += ["--seconds", str(seconds), "--warmup", str(WARM_UP)]
-        with urgent():
-            result = self._load.run("traffic", place.broker.port, words, limit=seconds + 60)
+        result = self._load.run("traffic", place.broker.port, words, limit=seconds + 60)
         if phase is not None:
             outcome.p50[phase].append(result["p50"])
             outcome.p99[phase].append(result["p99"])
@@ -221,9 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     facts = machine.describe(f"headwater broker {options.broker_arguments}".strip())
     facts["load before"] = f"{os.getloadavg()[0]:.1f}"
-    with urgent() as granted:
-        facts["priority"] = "good clients before attackers" if granted else "the same for all"
-    facts["broker"] = "on a processor of its own" if len(PROCESSORS) > 1 else "on the processor of all others"
+    facts["priority"] = "the broker and good clients before others" if be_urgent() else "the same for all"
     facts["rounds"] = f"{options.rounds} of {options.seconds:g} s"
     print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
     raise_file_limit()

@@ -1,10 +1,10 @@
 """The ground of one attack: a broker process with what the attack needs, and attackers in processes of their own.
 
 Theory. What is asked is what an attack does to others through the broker, not through the processor that attackers here
-happen to share with it. So, where the system lets us, the broker has a processor of its own, and on the others the good
-clients run before everything else (a real-time priority: they do not wait for a time slice of others to end), and
-attackers with what is left. The broker itself has no such priority: Linux takes the processor away for 50 ms from who
-has one and uses all of it. Attackers send and receive little at a time, because a system call is not interrupted.
+happen to share with it. So the broker and its good clients run, where the system lets us, before everything else (a
+real-time priority: they do not wait for a time slice of others to end), and attackers with what is left. Attackers send
+and receive little at a time, because a system call is not interrupted. One thing remains: from a process of real-time
+priority that uses all of a processor, Linux takes it away for 50 ms in a second, which is what p99 shows then.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ ATTACKS: Final[dict[str, Attack]] = {attack.name: attack for attack in (*hostile
 ATTACKER: Final = "from headwater.bench.hostile_ground import main; main()"
 SESSIONS: Final = 10_000
 URGENT: Final = 1
-PROCESSORS: Final = sorted(os.sched_getaffinity(0))
+EAGER: Final = -10
+"""Priority of attackers: before other work of the machine, but behind what is urgent."""
 
 
 @dataclass
@@ -118,36 +119,25 @@ def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int 
         for name, port in ports.items():
             if name in needs:
                 broker.wait_for_listener(port)
-        stand_apart(broker.pids())
         if "sessions" in needs:
             made.keep_sessions(sessions)
         yield made
 
 
-@contextlib.contextmanager
-def urgent() -> Iterator[bool]:
-    """Processes that are started meanwhile have a real-time priority; False: the system does not let us."""
+def be_urgent() -> bool:
+    """Give this process, and those it starts, a real-time priority; False: the system does not let us."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(URGENT))
     except OSError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
+        return False
+    return True
+
+
+def be_ordinary() -> None:
+    """The opposite, for attackers."""
+    with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-
-
-def stand_apart(pids: Collection[int]) -> None:
-    """Give these processes a processor of their own, and the others to this one and those it will start, if there are
-    any."""
-    own, *others = PROCESSORS
-    if others:
-        os.sched_setaffinity(0, others)
-        for pid in pids:
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                os.sched_setaffinity(int(thread.name), {own})
-                os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(URGENT))
+        os.setpriority(os.PRIO_PROCESS, 0, EAGER)
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
@@ -168,6 +158,7 @@ def main() -> None:
     for name in ("--port", "--secure-port", "--admin-port"):
         parser.add_argument(name, type=int, required=True)
     options = parser.parse_args()
+    be_ordinary()
     token = sys.stdin.readline().strip()
     print("begun", flush=True)
     until = time.monotonic() + options.seconds

@@ -37,7 +37,7 @@ LARGEST_READ: Final = 61440
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
 MAX_EVENTS: Final = 64
-SPARE: Final = 0.0002
+SPARE: Final = 0.0001
 """Seconds since a turn began in which more than one newcomer may be dealt with."""
 SMALLEST_READ: Final = 120
 MEASURED_READ: Final = 480
