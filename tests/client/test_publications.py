@@ -331,3 +331,29 @@ def test_a_client_that_was_never_connected() -> None:
             await Client().subscribe("a")
 
     run(scenario())
+
+
+def test_what_an_earlier_program_left_in_the_session_takes_no_message_for_its_own() -> None:
+    """The server may still wait for the PUBREL of an id that we are about to use: it would not look at what comes with
+    it."""
+    seen: list[object] = []
+
+    async def kept(peer: Peer) -> None:
+        await peer.accept(PRESENT)
+        for _ in range(3):
+            packet = await peer.next_packet()
+            seen.append((type(packet), packet.packet_id))  # type: ignore[union-attr]
+            if isinstance(packet, Pubrel):
+                peer.send(Pubcomp(packet.packet_id, 0x92))
+            elif isinstance(packet, Publish):
+                peer.send(Pubrec(packet.packet_id) if packet.qos == 2 else Puback(packet.packet_id))
+        peer.send(Pubcomp(1))
+        await peer.goodbye()
+
+    async def scenario() -> None:
+        async with Scripted(kept) as port, Client("127.0.0.1", port, client_id="c", clean_start=False) as client:
+            await client.publish("t", "x", qos=2)
+            await until(lambda: len(seen) == 3)
+
+    run(scenario())
+    assert seen == [(Pubrel, 1), (Publish, 1), (Pubrel, 1)]

@@ -82,6 +82,10 @@ class Publications:
         self._reserved: set[int] = set()
         self._server = Properties()
         self._dup = 0
+        self._is_new = True
+        self._own: set[int] | None = None
+        """The packet ids that we have used, if the session is older than this program: of the others, the server may
+        still wait for the PUBREL of an earlier one, and take a new message for that one's."""
         self._link: Link | None = None
         self._error: Exception | None = None
 
@@ -108,6 +112,11 @@ class Publications:
         if not session_present:
             for packet_id in [each for each, flight in self._outbound.flights.items() if flight.released]:
                 self._done(packet_id, SUCCESS)
+        if not session_present:
+            self._own = None
+        elif self._is_new:
+            self._own = set()
+        self._is_new = False
         self._dup = DUP if session_present else 0  # [MQTT-3.3.1-1]
         for packet_id in self._outbound.resume():
             self._send_again(packet_id, link)
@@ -164,6 +173,9 @@ class Publications:
             self._outbound.quota -= 1
             self._outbound.flights[packet_id] = Flight(first.qos, None, first.head, first.tail, self._version, 0)
             self._answers[packet_id] = first.answer
+            if first.qos == 2 and self._own is not None and packet_id not in self._own:
+                self._own.add(packet_id)
+                link.send(Pubrel(packet_id))  # what an earlier program left ends here
             link.write(first.head + encode_packet_id(packet_id) + first.tail)
         else:
             link.write(first.head)
