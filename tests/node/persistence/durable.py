@@ -9,10 +9,13 @@ from __future__ import annotations
 import time
 
 from headwater.node.config import Config
+from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.persistence.batch import Batch, Committer
 from headwater.node.persistence.journal import Journal
 from headwater.node.persistence.memory import MemoryBackend
+from headwater.node.persistence.notes import Notes
 from headwater.node.persistence.recovery import Recovered, recover
+from headwater.store.store import Store
 from headwater.wire.packets import (
     Connack,
     Connect,
@@ -33,8 +36,11 @@ from tests.node.memory import Client, MemoryBroker
 class SteppedCommitter(Committer):
     """A batch is written, synced and told of when the test says so."""
 
-    def __init__(self, backend: MemoryBackend) -> None:
+    def __init__(self, backend: MemoryBackend, store: Store | None = None) -> None:
         self.backend = backend
+        self.store = store
+        self.notes = Notes(backend, store)
+        self.stored = False
         self.batch: Batch | None = None
         self.written = False
         self.alarms = 0
@@ -42,9 +48,12 @@ class SteppedCommitter(Committer):
     def start(self, batch: Batch) -> None:
         assert self.batch is None
         self.batch = batch
+        self.stored = batch.taken is None or self.store is None
         self.written = False
 
     def read(self, key: bytes) -> bytes | None:
+        if self.batch is not None and not self.stored:
+            self.bring_to_store()
         if self.batch is not None and not self.written:
             self.write()
         return self.backend.get(key)
@@ -58,18 +67,40 @@ class SteppedCommitter(Committer):
     def write(self) -> None:
         assert self.batch is not None
         self.written = True
-        self.backend.write(self.batch.puts, self.batch.deletes)
+        self.backend.write(self.notes.numbered(self.batch), self.batch.deletes)
+
+    def bring_to_store(self) -> None:
+        assert self.batch is not None
+        assert self.batch.taken is not None
+        assert self.store is not None
+        self.stored = True
+        self.store.append(self.batch.taken, self.notes.note_for(self.batch))
+        self.store.sync()
 
 
 class DurableBroker(MemoryBroker):
-    def __init__(self, backend: MemoryBackend | None = None, config: Config | None = None) -> None:
-        super().__init__(config)
+    """`store`: a delivery store, which is on the same disk."""
+
+    def __init__(
+        self,
+        backend: MemoryBackend | None = None,
+        config: Config | None = None,
+        *,
+        store: Store | None = None,
+        hot: bool = True,
+    ) -> None:
+        super().__init__(config, hot=hot)
         self.server.hot.now = time.monotonic()  # expiry is on disk by the wall clock, which is ahead of this one
         self.backend = MemoryBackend() if backend is None else backend
-        self.committer = SteppedCommitter(self.backend)
+        self.store = store
+        self.committer = SteppedCommitter(self.backend, store)
         self.journal = Journal(self.server.hot, self.server.router.retained, self.server.budget, self.committer)
         self.journal.memory = self.server.config.queue_memory
         self.server.keep_in(self.journal)
+        if store is not None:
+            settings = self.server.config.store
+            coordinator = Coordinator(self.server, store, settings.filters, settings.max_pending, settings.max_topics)
+            self.server.store_by(coordinator)
         self.recovered: Recovered = recover(self.server, self.backend, self.journal)
         self.turn()
 
@@ -78,6 +109,9 @@ class DurableBroker(MemoryBroker):
         committer = self.committer
         if committer.batch is None:
             return False
+        if not committer.stored:
+            committer.bring_to_store()
+            return True
         if not committer.written:
             committer.write()
             return True

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.node.persistence.backend import StorageError
+from headwater.disk.errors import StorageError
+from headwater.disk.lock import InUse
 from headwater.node.persistence.backup import (
     MANIFEST,
     make_backup,
@@ -20,7 +21,7 @@ from headwater.node.persistence.backup import (
     snapshot_offline,
     take_snapshot,
 )
-from headwater.node.persistence.folder import DESCRIPTION, InUse
+from headwater.node.persistence.folder import DESCRIPTION
 from headwater.node.persistence.schema import SCHEMA, open_folder
 
 

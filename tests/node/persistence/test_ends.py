@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from headwater.client import Client, ConnectError, Disconnected
+from headwater.disk.errors import StorageError
 from headwater.message import Message
 from headwater.node.broker import Broker
-from headwater.node.persistence.backend import StorageError
 from headwater.node.persistence.memory import MemoryBackend
 from headwater.node.selector import HotEventLoop, run
 from tests.node.persistence.test_keeping import FailingBackend, config, device

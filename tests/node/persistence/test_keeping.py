@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from headwater.client import Client, ConnectError, Disconnected
+from headwater.disk.errors import StorageError
 from headwater.message import Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.persistence.backend import StorageError
 from headwater.node.persistence.memory import MemoryBackend
 from headwater.node.selector import run
 from tests.brokers import free_port, wait_until_listening

@@ -42,7 +42,7 @@ def test_messages(topic: str, payload: bytes, qos: int, retain: bool, **others: 
 def test_packets_of_the_hot_path(topic: str, payload: bytes, version: int, pairs: list[tuple[str, str]]) -> None:
     properties = Properties(user_properties=pairs) if version == V5 and pairs else None
     packet = encode(Publish(topic, payload, 1, False, False, 0x4142, properties), version)
-    at = packet.index(topic.encode()) + len(topic.encode())
+    at = packet.index(len(topic.encode()).to_bytes(2, "big") + topic.encode(), 2) + 2 + len(topic.encode())
     assert packet[at : at + 2] == b"AB"
     found = message_in(message_record(Stored(1, None, packet[:at], packet[at + 2 :], version, "p"), 0.0), 0.0)
     assert (found.topic, found.payload, found.qos, found.publisher) == (topic, payload, 1, "p")

@@ -48,10 +48,9 @@ class World:
 
     def __init__(self, seed: int, config: Config) -> None:
         self.random = random.Random(seed)
-        self.broker = DurableBroker(config=config)
+        self.broker = self.new_broker(config)
         self.publishers = [Device("p4", 4), Device("p5", 5)]
-        self.subscribers = {name: Device(name, 4 if name == "one" else 5) for name in WANTS if name != "passing"}
-        self.subscribers["passing"] = Passing("passing")
+        self.subscribers = {name: self.new_subscriber(name) for name in WANTS}
         self.sent: dict[bytes, tuple[str, int]] = {}
         self.retained: dict[str, list[bytes]] = {}
         self.crashes = 0
@@ -62,6 +61,12 @@ class World:
             self.subscribers[name].subscribe(filter, qos)
         self.quiet()
         assert all(device.subscribed for device in self.subscribers.values())
+
+    def new_subscriber(self, name: str) -> Device:
+        return Passing(name) if name == "passing" else Device(name, 4 if name == "one" else 5)
+
+    def new_broker(self, config: Config) -> DurableBroker:
+        return DurableBroker(config=config)
 
     @property
     def devices(self) -> list[Device]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.disk.errors import StorageError
 from headwater.node.access.settings import AccessSettings
 from headwater.node.config import Config
-from headwater.node.persistence.backend import StorageError
 from headwater.node.persistence.memory import MemoryBackend
 from headwater.node.persistence.records import (
     DELIVERY,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.node.persistence.backend import Backend, StorageError
+from headwater.disk.errors import StorageError
+from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.folder import DESCRIPTION, UNFINISHED
 from headwater.node.persistence.schema import SCHEMA, open_folder
 
@@ -28,7 +30,7 @@ def in_another_process(path: Path, before: str = "") -> str:
     script = f"""
 {before}
 from pathlib import Path
-from headwater.node.persistence.backend import StorageError
+from headwater.disk.errors import StorageError
 from headwater.node.persistence.schema import open_folder
 try:
     open_folder(Path({str(path)!r})).close()
@@ -67,6 +69,12 @@ def test_a_making_that_was_cut_off_is_begun_again(tmp_path: Path) -> None:
     os.replace(folder / DESCRIPTION, folder / UNFINISHED)
     open_folder(folder).close()
     assert (folder / DESCRIPTION).exists()
+
+
+def test_a_store_that_vanished_is_not_begun_anew(tmp_path: Path) -> None:
+    open_folder(tmp_path / "data").close()
+    shutil.rmtree(tmp_path / "data" / "store")
+    assert "it is not there; restore a backup" in refused(tmp_path / "data")
 
 
 def test_a_newer_schema(tmp_path: Path) -> None:

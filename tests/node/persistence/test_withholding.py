@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.disk.errors import StorageError
 from headwater.node.config import Config
-from headwater.node.persistence.backend import StorageError
 from headwater.wire.packets import Disconnect, Puback, Pubrec
 from tests.node.persistence.durable import DurableBroker
 from tests.node.persistence.test_journal import connect, passing, publish, subscribe

@@ -11,10 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 
-class StorageError(Exception):
-    """The folder cannot be used, or no longer; the text says why and what to do."""
-
-
 class Backend:
     def write(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes]) -> None:
         """One batch; deletes come before puts. Raises StorageError: nothing of it, or of a later one, will be there."""

@@ -22,7 +22,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headwater.node.persistence.backend import Backend, StorageError
+from headwater.disk.errors import StorageError
+from headwater.disk.files import sync_folder, write_whole
+from headwater.disk.lock import locked, make_folder
+from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.folder import (
     DESCRIPTION,
     STORE,
@@ -30,14 +33,10 @@ from headwater.node.persistence.folder import (
     Description,
     begin_folder,
     is_new,
-    locked,
-    make_folder,
     read_description,
-    sync_folder,
     tidy,
     unused_name,
     write_description,
-    write_whole,
 )
 from headwater.node.persistence.rocks import RocksBackend
 from headwater.node.persistence.schema import check_schema

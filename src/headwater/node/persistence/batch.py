@@ -5,6 +5,7 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from headwater.session.kept import Kept
+from headwater.store.intake import Taken
 
 
 class Batch:
@@ -17,6 +18,10 @@ class Batch:
         self.promises = False
         self.waiting: list[Kept] = []
         """Deliveries of it that wait in a line: their content may be put away when it is on disk."""
+        self.taken: Taken | None = None
+        """What goes to the delivery store, before the changes: who finds one of those finds the message, too."""
+        self.together = False
+        """Some of the changes must not be missing where the messages are (notes.py)."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

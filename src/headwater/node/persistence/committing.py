@@ -1,7 +1,8 @@
 """Batches on their way to the disk: a thread that writes and syncs while the loop goes on.
 
-The loop hands over one batch at a time and is woken through a descriptor when it is on disk. A write or sync that fails
-ends the broker: nobody can say what the disk has then, so no promise can be made any more. What was promised is kept.
+The loop hands over one batch at a time and is woken through a descriptor when it is on disk. Messages for the delivery
+store come first, so that no session has been given one that the store does not have. A write or sync that fails ends
+the broker: nobody can say what the disk has then, so no promise can be made any more. What was promised is kept.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ import threading
 import time
 from collections.abc import Callable
 
-from headwater.node.persistence.backend import Backend, StorageError
+from headwater.disk.crash_points import crash_point
+from headwater.disk.errors import StorageError
+from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.batch import Batch, Committer
-from headwater.node.persistence.crash_points import crash_point
 from headwater.node.persistence.journal import Journal
+from headwater.node.persistence.notes import Notes
 from headwater.node.server import Server
+from headwater.store.intake import Taken
+from headwater.store.store import Store
 
 log = logging.getLogger("headwater.persistence")
 
@@ -25,9 +30,17 @@ log = logging.getLogger("headwater.persistence")
 class ThreadCommitter(Committer):
     """`failed` is called once, on the loop's thread, when the disk has failed."""
 
-    def __init__(self, server: Server, backend: Backend, failed: Callable[[StorageError], None]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        backend: Backend,
+        failed: Callable[[StorageError], None],
+        store: Store | None = None,
+    ) -> None:
         self.server = server
         self.backend = backend
+        self.store = store
+        self.notes = Notes(backend, store)
         self.failed = failed
         self.journal: Journal | None = None
         self.error: StorageError | None = None
@@ -102,12 +115,16 @@ class ThreadCommitter(Committer):
                 return
 
     def close(self) -> None:
-        """End the thread and let go of the folder; what has not been committed is not there any more."""
+        """End the thread and let go of the folders; what has not been committed is not there any more."""
         self._batches.put(None)
         self._thread.join()
         os.close(self.descriptor)
         try:
-            self.backend.close()
+            try:
+                if self.store is not None:
+                    self.store.close()
+            finally:
+                self.backend.close()
         except StorageError as error:
             if self.error is None:
                 raise
@@ -120,12 +137,10 @@ class ThreadCommitter(Committer):
                 return
             try:
                 started = time.monotonic()
-                crash_point("before-write")
-                self.backend.write(batch.puts, batch.deletes)
-                crash_point("after-write")
-                if batch.promises:
-                    self.backend.sync()
-                    crash_point("after-sync")
+                if batch.taken is not None and self.store is not None:
+                    self._store(self.store, batch.taken, self.notes.note_for(batch))
+                if batch.puts or batch.deletes:
+                    self._write(batch)
                 if self.journal is not None:
                     self.journal.seconds += time.monotonic() - started
             except StorageError as error:
@@ -137,3 +152,18 @@ class ThreadCommitter(Committer):
             del batch  # not to be held until the next one comes
             self._idle.set()
             os.eventfd_write(self.descriptor, 1)
+
+    def _store(self, store: Store, taken: Taken, note: bytes) -> None:
+        started = time.monotonic()
+        store.append(taken, note)
+        store.sync()
+        if self.server.coordinator is not None:
+            self.server.coordinator.seconds += time.monotonic() - started
+
+    def _write(self, batch: Batch) -> None:
+        crash_point("before-write")
+        self.backend.write(self.notes.numbered(batch), batch.deletes)
+        crash_point("after-write")
+        if batch.promises:
+            self.backend.sync()
+            crash_point("after-sync")

@@ -148,6 +148,7 @@ class SubscriptionLine(Line):
     retain_as_published: bool = False
     retain_handling: Annotated[int, Field(ge=0, le=2)] = 0
     identifier: Annotated[int, Field(ge=0, le=268_435_455)] = 0
+    positions: bool = False
 
 
 class ReceivedLine(Line):

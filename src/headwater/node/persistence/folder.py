@@ -6,6 +6,7 @@
     DIR/replaced-TIME/      the store that `headwater restore --force` put aside
     DIR/damaged/            log files as they were found, if their end was damaged; nobody reads them
     DIR/snapshot-TIME/      while a backup of a running broker is made
+    DIR/messages/           the delivery store, which has a lock and a schema of its own
 
 `headwater.json` comes into being last, so a folder that has it has a store. `headwater.json.new` alone is a folder
 whose making was cut off: nothing in it was ever promised to anybody. To put another store in the place of the old one,
@@ -15,98 +16,29 @@ before that is tidied up by the next who opens the folder.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headwater.node.persistence.backend import StorageError
-from headwater.node.persistence.reasons import storage_error
+from headwater.disk.errors import StorageError
+from headwater.disk.files import sync_folder, write_whole
+from headwater.disk.lock import LOCK
 
 log = logging.getLogger("headwater.persistence")
 
 DESCRIPTION: Final = "headwater.json"
 UNFINISHED: Final = "headwater.json.new"
-LOCK: Final = "lock"
 STORE: Final = "store"
 FORMAT: Final = "headwater-data"
 
 _NAME: Final = re.compile(r"store(-[0-9TZ-]+)?")
-_NOT_OURS_AND_FINE: Final = frozenset({"lost+found", LOCK})
-
-
-class InUse(StorageError):
-    """Another process uses the folder."""
-
-
-class FolderLock:
-    """The right to use a folder, until `release` or the end of the process."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises InUse if another has it."""
-        path = folder / LOCK
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
-            os.close(self._descriptor)
-            if not isinstance(error, BlockingIOError):
-                raise StorageError(f"cannot lock the data folder {folder}: {error.strerror or error}") from None
-            raise InUse(
-                f"the data folder {folder} is used by another running process"
-                + (f" (process {owner})" if owner else "")
-                + "; stop that one first, or give this one a folder of its own"
-            ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[FolderLock]:
-    """For the time of the block; what goes wrong with files in it is a StorageError."""
-    try:
-        lock = FolderLock(path)
-    except OSError as error:
-        raise cannot_use(path, error) from None
-    try:
-        yield lock
-    except OSError as error:
-        raise cannot_use(path, error) from None
-    finally:
-        lock.release()
-
-
-def make_folder(path: Path) -> None:
-    """The folder, if it is not there; its parent has to be."""
-    try:
-        path.mkdir(mode=0o700, exist_ok=True)
-    except FileNotFoundError:
-        if path.parent.is_dir():  # but of a kind in which nobody makes anything
-            raise StorageError(f"nothing can be made in {path.parent}; name another folder") from None
-        raise StorageError(
-            f"cannot make the data folder {path}: there is no {path.parent}; make that one first"
-        ) from None
-    except FileExistsError:
-        raise StorageError(f"the data folder {path} is not a folder; name another one") from None
-    except OSError as error:
-        raise cannot_use(path, error) from None
-
-
-def cannot_use(path: Path, error: OSError) -> StorageError:
-    return storage_error(f"use the data folder {path}", str(error))
+MESSAGES: Final = "messages"
+_NOT_OURS_AND_FINE: Final = frozenset({"lost+found", LOCK, MESSAGES})
 
 
 def is_new(path: Path) -> bool:
@@ -203,19 +135,3 @@ def begin_folder(path: Path) -> None:
         sync_folder(path)
     except OSError as error:
         raise StorageError(f"cannot write to the data folder {path}: {error.strerror or error}") from None
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """Names of new, renamed and deleted files are on disk too."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,8 +17,11 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
+from headwater.disk.errors import StorageError
+from headwater.disk.files import sync_folder
+from headwater.disk.lock import locked
 from headwater.message import Delivery, Subscription
-from headwater.node.persistence.backend import Backend, StorageError
+from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.exchange import (
     FORMAT,
     KINDS,
@@ -33,9 +36,7 @@ from headwater.node.persistence.exchange import (
     WillLine,
 )
 from headwater.node.persistence.folder import (
-    locked,
     read_description,
-    sync_folder,
     tidy,
     unused_name,
     write_description,
@@ -260,6 +261,7 @@ class Import:
             retain_as_published=line.retain_as_published,
             retain_handling=line.retain_handling,
             identifier=line.identifier,
+            positions=line.positions,
         )
         key = subscription_key(self._session_of(line.client_id), line.filter)
         self._puts.append((key, subscription_record(subscription)))

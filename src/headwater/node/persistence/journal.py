@@ -8,9 +8,10 @@ its way, changes collect for the next, and what depends on them is withheld.
     end of turn -> if no commit runs, all changes become batch n; a thread writes and syncs it; changes are of n+1 now
     batch n is on disk -> bytes withheld up to barrier n are sent
 
-Only channels that were promised something wait; QoS 0 and QoS 1 on their way to subscribers do not. What has a barrier:
-PUBACK, PUBREC, PUBCOMP, CONNACK, SUBACK, UNSUBACK; PUBREL, because after it the receiver forgets the packet id; and a
-PUBLISH with QoS 2, because the message may never go out again with another id, or to another member of its group.
+Only channels that were promised something wait; QoS 0 and QoS 1 on their way to subscribers do not, unless they go to
+the delivery store first (node/delivery/coordinator.py). What has a barrier: PUBACK, PUBREC, PUBCOMP, CONNACK, SUBACK,
+UNSUBACK; PUBREL, because after it the receiver forgets the packet id; and a PUBLISH with QoS 2, because the message may
+never go out again with another id, or to another member of its group.
 Commits are in the order of changes and atomic, so what is found after a crash is the broker as it was at the end of
 some turn, at or after the last promise.
 
@@ -29,6 +30,7 @@ from typing import Final, cast
 
 from headwater.message import Delivery, Message, Subscription
 from headwater.node.channel import Channel
+from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.persistence.batch import Batch, Committer
 from headwater.node.persistence.records import (
     GROUP,
@@ -56,6 +58,8 @@ from headwater.session.waiting import Budget, Waiting
 
 MANY: Final = 512
 """Changed deliveries from which on `async` does not wait for its interval."""
+MUCH: Final = 1 << 20
+"""Bytes for the delivery store from which on it does not, either."""
 NEVER_WITHHELD: Final = 1 << 62
 
 
@@ -81,6 +85,7 @@ class Journal:
         self._deliveries: dict[Kept, None] = {}
         self._deletes: list[bytes] = []
         self._gone_for_good = False
+        self._together = False
         self._sessions: dict[Session, None] = {}
         self._records: dict[bytes, bytes | None] = {}
         self._lines: dict[int, Waiting] = {}
@@ -91,6 +96,8 @@ class Journal:
         retained.changes = self._retained
         self.left_out = False
         """There are retained messages on disk for which there is no room."""
+        self.coordinator: Coordinator | None = None
+        """Takes messages for the delivery store, which go there with the same commits."""
 
     # ---- sessions ----------------------------------------------------------------------------------------------
 
@@ -107,6 +114,7 @@ class Journal:
     def session_changed(self, session: Session) -> None:
         if session.number:
             self._sessions[session] = None
+            self._together = True  # it may be the end of a will
             self.turn.changed = True
 
     def session_ended(self, session: Session) -> None:
@@ -115,6 +123,7 @@ class Journal:
         if number:
             session.number = 0
             session.durable = False
+            self._together = True
             self._sessions.pop(session, None)
             self._lines.pop(number, None)
             for packet_id in session.received:
@@ -132,6 +141,7 @@ class Journal:
     def received(self, session: Session, packet_id: int) -> None:
         """A QoS 2 message came from the client; it must be known if it comes again."""
         if session.durable:
+            self._together = True
             self._record(received_key(session.number, packet_id), b"")
 
     def forgotten(self, session: Session, packet_id: int) -> None:
@@ -306,12 +316,15 @@ class Journal:
         self.changed = True
         if self.running:
             return
-        if self.interval > 0.0 and len(self._deliveries) < MANY:
+        if self.interval > 0.0 and len(self._deliveries) < MANY and not self._much_is_taken():
             if not self.scheduled:
                 self.scheduled = True
                 self.committer.later(self.interval)
             return
         self.begin()
+
+    def _much_is_taken(self) -> bool:
+        return self.coordinator is not None and self.coordinator.intake.taken.size >= MUCH
 
     def begin(self) -> None:
         """Start a commit of all that has changed, unless one is on its way."""
@@ -326,7 +339,7 @@ class Journal:
             self.committer.give_up(error)
             return
         self.sequence += 1
-        if batch.puts or batch.deletes:
+        if batch.puts or batch.deletes or batch.taken is not None:
             self.running = True
             self.commits += 1
             self.syncs += batch.promises
@@ -337,6 +350,8 @@ class Journal:
     def finished(self, batch: Batch) -> None:
         """The batch is on disk."""
         self.running = False
+        if batch.taken is not None and self.coordinator is not None:
+            self.coordinator.on_disk(batch.taken)
         self._durable(batch.sequence)
         if self.budget.used > self.memory:
             for kept in batch.waiting:
@@ -406,4 +421,8 @@ class Journal:
         self._retained.clear()
         self._deletes = []
         self._gone_for_good = False
+        if self.coordinator is not None:
+            batch.taken = self.coordinator.hand_over()
+            batch.together = self._together and batch.taken is not None
+        self._together = False
         return batch

@@ -7,11 +7,14 @@ import logging
 import time
 from collections.abc import Callable
 
-from headwater.node.persistence.backend import Backend, StorageError
+from headwater.disk.errors import StorageError
+from headwater.node.delivery.coordinator import Coordinator
+from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.committing import ThreadCommitter
 from headwater.node.persistence.journal import NEVER_WITHHELD, Journal
 from headwater.node.persistence.recovery import recover
 from headwater.node.server import Server
+from headwater.store.store import Store
 
 log = logging.getLogger("headwater.persistence")
 
@@ -19,20 +22,30 @@ log = logging.getLogger("headwater.persistence")
 class Keeping:
     """Keeps what has to outlive the process in `backend`, from now on; before, takes up what is there.
 
-    StorageError: what is there cannot be used. `failed` is called if the disk fails later.
+    StorageError: what is there cannot be used. `failed` is called if the disk fails later. With a `store`, messages go
+    there first; it is closed with the rest.
     """
 
-    def __init__(self, server: Server, backend: Backend, failed: Callable[[StorageError], None]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        backend: Backend,
+        failed: Callable[[StorageError], None],
+        store: Store | None = None,
+    ) -> None:
         config = server.config
         self.server = server
         self.backend = backend
-        self.committer = committer = ThreadCommitter(server, backend, failed)
+        self.committer = committer = ThreadCommitter(server, backend, failed, store)
         self.journal = committer.journal = Journal(server.hot, server.router.retained, server.budget, committer)
         self.journal.memory = config.queue_memory
         if config.durability == "async":
             self.journal.interval = config.commit_interval
             server.hot.durable = NEVER_WITHHELD
         server.keep_in(self.journal)
+        if store is not None:
+            settings = config.store
+            server.store_by(Coordinator(server, store, settings.filters, settings.max_pending, settings.max_topics))
         started = time.monotonic()
         try:
             recovered = recover(server, backend, self.journal)

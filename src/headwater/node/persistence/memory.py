@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from headwater.node.persistence.backend import Backend, StorageError
+from headwater.disk.errors import StorageError
+from headwater.node.persistence.backend import Backend
 
 
 class MemoryBackend(Backend):

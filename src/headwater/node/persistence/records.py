@@ -7,6 +7,7 @@
     q <owner> <number>    delivery         message number, QoS, flags, packet id …, in the order in which they came
     m <number>            message          expiry, publisher, and a PUBLISH packet
     r <topic>             retained message, as m
+    n                     the number of the last commit, where there is a delivery store (notes.py)
 
 Numbers are 8 bytes, big-endian, so that keys are in order. Times are of the wall clock: no other is the same after a
 restart. A message is kept as the packet that carries it, because the hot path has no other form of it.
@@ -50,6 +51,7 @@ _SHARED: Final = 0x10
 
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
+_POSITIONS: Final = 0x04
 
 
 def number_key(kind: bytes, number: int) -> bytes:
@@ -199,6 +201,8 @@ def subscription_record(subscription: Subscription) -> bytes:
         flags |= _NO_LOCAL
     if subscription.retain_as_published:
         flags |= _AS_PUBLISHED
+    if subscription.positions:
+        flags |= _POSITIONS
     return _SUBSCRIPTION.pack(subscription.qos, flags, subscription.identifier)
 
 
@@ -211,6 +215,7 @@ def subscription_in(name: str, record: bytes) -> Subscription:
         retain_as_published=bool(flags & _AS_PUBLISHED),
         retain_handling=flags >> 4,
         identifier=identifier,
+        positions=bool(flags & _POSITIONS),
     )
     subscription.share, subscription.filter = split_shared(name)
     return subscription

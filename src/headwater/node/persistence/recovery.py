@@ -14,9 +14,10 @@ import struct
 import time
 from typing import Any, NamedTuple, cast
 
+from headwater.disk.crash_points import crash_point
+from headwater.disk.errors import StorageError
 from headwater.message import NEVER, Delivery
-from headwater.node.persistence.backend import Backend, StorageError
-from headwater.node.persistence.crash_points import crash_point
+from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.journal import Journal
 from headwater.node.persistence.records import (
     DELIVERY,

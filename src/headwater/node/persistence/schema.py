@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from headwater.node.persistence.backend import Backend, StorageError
+from headwater.disk.errors import StorageError
+from headwater.disk.lock import FolderLock, cannot_use, make_folder
+from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.folder import (
     Description,
-    FolderLock,
     begin_folder,
-    cannot_use,
     is_new,
-    make_folder,
     read_description,
     tidy,
     write_description,

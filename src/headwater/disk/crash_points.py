@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Final
 
-VARIABLE = "HEADWATER_CRASH_AT"
+VARIABLE: Final = "HEADWATER_CRASH_AT"
 
-POINTS = (
+BROKER_POINTS: Final = (
     "before-write",  # changes are known, nothing of them was handed to the operating system
     "after-write",  # the batch is the operating system's, not yet the disk's
     "after-sync",  # on disk, and nobody was told
@@ -20,6 +21,18 @@ POINTS = (
     "in-recovery",  # a start after a crash is cut off itself
     "after-recovery",
 )
+
+STORE_POINTS: Final = (
+    "store-before-append",  # records are known, nothing of them was handed to the operating system
+    "store-after-append",  # they are the operating system's, not yet the disk's
+    "store-after-sync",  # on disk, and nobody was told
+    "store-in-seal",  # the pages of a block are written, the block is not there yet
+    "store-after-seal",
+    "store-before-trim",  # what is too old is known, all of it is there
+    "store-after-trim",
+)
+
+POINTS: Final = (*BROKER_POINTS, *STORE_POINTS)
 
 
 class _Armed:

@@ -25,10 +25,10 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from headwater.node.persistence.backend import StorageError
-from headwater.node.persistence.folder import sync_folder
+from headwater.disk.errors import StorageError
+from headwater.disk.files import sync_folder
 
-log = logging.getLogger("headwater.persistence")
+log = logging.getLogger("headwater.disk")
 
 KEPT: Final = "damaged"
 

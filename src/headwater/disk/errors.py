@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.node.persistence.backend import StorageError
-
 REASONS: Final = (
     ("No space left on device", "the disk is full", "make room"),
     ("Disk quota exceeded", "the quota of the disk is used up", "make room"),
@@ -21,6 +19,10 @@ REASONS: Final = (
     ("Corruption", "it is damaged", "restore a backup; nothing was deleted"),
     ("No such file or directory", "a part of it is missing", "restore a backup; nothing was deleted"),
 )
+
+
+class StorageError(Exception):
+    """The folder cannot be used, or no longer; the text says why and what to do."""
 
 
 def storage_error(what: str, text: str) -> StorageError:

@@ -1,0 +1,1 @@
+"""Files, and RocksDB on them, without knowing what they hold."""
