@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.node.persistence.backend import Backend, StorageError
+from headwater.disk.errors import StorageError
+from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.memory import MemoryBackend
 from headwater.node.persistence.schema import open_folder
-from tests.node.persistence.killed import copy_as_killed
+from tests.disk.killed import copy_as_killed
 
 Batch = tuple[list[tuple[bytes, bytes]], list[bytes]]
 Values = dict[bytes, bytes]

@@ -1,0 +1,351 @@
+"""A store on disk: commits go to a log, and from there, some hundred thousand messages at a time, into blocks.
+
+Theory. What publishers wait for has to be written at once and in the order of arrival; what readers ask for should lie
+together by topic and be small. So messages are written twice. A commit is one record (page.py), synced with all that
+waits (the caller's group commit); its messages stay in memory, too (tail.py), and questions are answered from there.
+When enough have come, another thread makes a block of them (block.py): first the pages, then, in one batch with the
+block's summary and index, the log's records are deleted. A crash at any moment leaves the messages in the log or in
+the block, never in both or in neither; pages without a block are removed when the store is opened.
+
+    DIR/messages.json    {"format": "headwater-messages", "schema": 1, "id": …}
+    DIR/lock             held while a process uses the folder
+    DIR/db/              RocksDB (shelf.py)
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Final
+
+import numpy
+
+from headwater.disk.crash_points import crash_point
+from headwater.disk.errors import StorageError
+from headwater.store.block import Summary, sealed
+from headwater.store.chunk import Chunk, Pieces
+from headwater.store.disk_reading import DiskReading
+from headwater.store.extract import Extraction
+from headwater.store.intake import Taken
+from headwater.store.messages_folder import MessagesFolder
+from headwater.store.page import decode, encode
+from headwater.store.retention import Extent, Retention, trimmed, without
+from headwater.store.shelf import (
+    BLOCK,
+    EXTENT,
+    INDEX,
+    LOG,
+    META,
+    READER,
+    TOPIC,
+    Records,
+    Shelf,
+    page_key,
+    position_in,
+    position_key,
+    topic_in,
+    topic_key,
+)
+from headwater.store.store import Trimmed
+from headwater.store.tail import Part
+
+log = logging.getLogger("headwater.store")
+
+BLOCK_MESSAGES: Final = 131072
+BLOCK_BYTES: Final = 32 * 1024 * 1024
+"""A block is made of so many messages, or of fewer if they have so many bytes."""
+CACHE: Final = 32 * 1024 * 1024
+BEHIND: Final = 2
+"""So many blocks may wait for being made; above, commits wait."""
+PAGES_AT_ONCE: Final = 8
+"""Pages of one write, during which no other thread runs."""
+NEXT: Final = META + b"next"
+NOTE: Final = META + b"note"
+
+
+class DiskStore(DiskReading):
+    """The store in a folder, which is made unless `create` is false. `seal_in_background` false leaves the making of
+    blocks to whoever calls `seal`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        id: str | None = None,
+        extraction: Extraction | None = None,
+        retention: Retention | None = None,
+        cache: int = CACHE,
+        block_messages: int = BLOCK_MESSAGES,
+        create: bool = True,
+        seal_in_background: bool = True,
+    ) -> None:
+        self._folder = MessagesFolder(path, id, create)
+        try:
+            shelf = Shelf(self._folder.database, cache // 2, self._folder.is_new)
+        except BaseException:
+            self._folder.release()
+            raise
+        super().__init__(self._folder.id, shelf, cache // 2)
+        self.extraction = extraction or Extraction()
+        self.retention = retention or Retention()
+        self.block_messages = block_messages
+        self._unsynced: list[Part] = []
+        self._coming: set[int] = set()
+        """The topics of what is being written."""
+        self._appended = 1
+        self._sealing = threading.Lock()
+        """Held by the one who makes or removes blocks."""
+        self._more = threading.Condition(self._lock)
+        self._closing = False
+        self._error: StorageError | None = None
+        try:
+            self._load()
+        except BaseException:
+            self._shelf.close()
+            self._folder.release()
+            raise
+        self._sealer: threading.Thread | None = None
+        if seal_in_background:
+            self._sealer = threading.Thread(target=self._seal_again_and_again, name="headwater-seal", daemon=True)
+            self._sealer.start()
+
+    # ---- opening -----------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        shelf = self._shelf
+        if self._folder.is_new:
+            self._folder.made(shelf.is_empty())
+        for key, name in shelf.scan(TOPIC):
+            self._topics.restore(topic_in(key), name)
+        for _, record in shelf.scan(BLOCK):
+            block = Summary.unpack(record)
+            if self._blocks:
+                self._check_follows(self._blocks[-1].end, block.first)
+            self._blocks.append(block)
+            self._topics.add_extent(self._shelved.extent(block))
+        for _, record in shelf.scan(READER):
+            self._readers.restore(record)
+        known = shelf.get(NEXT)
+        behind = self._blocks[-1].end if self._blocks else int(known or b"1")
+        self.first = self._blocks[0].first if self._blocks else behind
+        shelf.remove_pages_from(behind)
+        for key, record in shelf.scan(LOG):
+            self._check_follows(behind, position_in(key))
+            chunk = decode(record, self._topics.names, None)
+            self._tail.add(Part(chunk, [key], len(record)))
+            self._topics.add(chunk)
+            behind += len(chunk)
+        self.next = self._appended = behind
+        unused = self._topics.unused(self._topics.numbers.values())
+        shelf.write([], [topic_key(number) for number in unused])
+        self._topics.drop(unused)
+
+    def _check_follows(self, behind: int, first: int) -> None:
+        if first != behind:
+            raise StorageError(
+                f"in {self._folder.path} position {first} follows {behind - 1}: messages are missing or doubled; "
+                "restore a backup"
+            )
+
+    # ---- writing -----------------------------------------------------------------------------------------------
+
+    def append(self, taken: Taken, note: bytes = b"") -> None:
+        if taken.first != self._appended:
+            raise ValueError(f"position {taken.first} does not follow {self._appended - 1}")
+        chunk, named = self._chunk(taken)
+        key = position_key(LOG, taken.first)
+        record = encode(chunk, taken.first, topics=True, compress=False)
+        crash_point("store-before-append")
+        self._shelf.write([*named, (key, record), *([(NOTE, note)] if note else [])])
+        crash_point("store-after-append")
+        self._unsynced.append(Part(chunk, [key], len(record)))
+        self._appended += len(chunk)
+
+    def note(self) -> bytes:
+        return self._shelf.get(NOTE) or b""
+
+    def _chunk(self, taken: Taken) -> tuple[Chunk, Records]:
+        """Messages as columns, and the records of topics that are new."""
+        table = self._topics
+        with self._lock:
+            known = len(table.names)
+            numbers = [table.number(name) for name in taken.topics]
+            self._coming.update(numbers)
+            named = [(topic_key(number), table.names[number].encode()) for number in range(known, len(table.names))]
+        times, values = self.extraction.columns(taken)
+        publishers: dict[str, int] = {}
+        for name in taken.publishers:
+            if name not in publishers:
+                publishers[name] = len(publishers)
+        rows = len(numbers)
+        properties = None
+        if taken.properties:
+            properties = Pieces.of([taken.properties.get(row, b"") for row in range(rows)])
+        chunk = Chunk(
+            numpy.arange(taken.first, taken.first + rows, dtype=numpy.int64),
+            numpy.array(numbers, numpy.int32),
+            table.names,
+            numpy.array(times, numpy.int64),
+            numpy.array(taken.arrivals, numpy.int64),
+            numpy.array(values, numpy.float64),
+            numpy.array(taken.flags, numpy.uint8),
+            numpy.array([publishers[name] for name in taken.publishers], numpy.int32),
+            list(publishers),
+            Pieces.of(taken.payloads),
+            properties,
+        )
+        return chunk, named
+
+    def sync(self) -> None:
+        if not self._unsynced:
+            return
+        self._shelf.sync()
+        crash_point("store-after-sync")
+        with self._lock:
+            for part in self._unsynced:
+                self._tail.add(part)
+                self._topics.add(part.chunk)
+            self._unsynced = []
+            self._coming.clear()
+            self.next = self._appended
+            if self._enough():
+                self._more.notify_all()
+            while self._sealer is not None and self._enough(BEHIND) and not (self._error or self._closing):
+                self._more.wait()
+            if self._error is not None:
+                raise self._error
+        self.tell_watchers()
+
+    # ---- blocks ------------------------------------------------------------------------------------------------
+
+    def _enough(self, blocks: int = 1) -> bool:
+        """Whether so many blocks can be made of what waits for it."""
+        return self._tail.messages >= blocks * self.block_messages or self._tail.size >= blocks * BLOCK_BYTES
+
+    def seal(self, everything: bool = False) -> int:
+        """Make blocks of what waits for it; also of fewer messages than a block should have, if `everything`, but not
+        of what comes meanwhile. Returns how many."""
+        made = 0
+        end = self.next if everything else 0
+        with self._sealing:
+            while True:
+                with self._lock:
+                    parts = self._tail.parts
+                    if not parts or not (self._enough() or int(parts[0].chunk.position[0]) < end):
+                        return made
+                    parts = self._tail.first_parts(self.block_messages, BLOCK_BYTES)
+                self._seal(parts)
+                made += 1
+
+    def _seal(self, parts: list[Part]) -> None:
+        image = sealed(Chunk.joined([part.chunk for part in parts]))
+        summary = image.summary
+        first = summary.first
+        shelf = self._shelf
+        for start in range(0, len(image.pages), PAGES_AT_ONCE):
+            pages = image.pages[start : start + PAGES_AT_ONCE]
+            shelf.write([], [], [(page_key(first, start + at), page) for at, page in enumerate(pages)])
+        crash_point("store-in-seal")
+        extent = image.extent.pack()
+        summary = summary._replace(size=summary.size + len(extent))
+        shelf.write(
+            [
+                (position_key(BLOCK, first), summary.pack()),
+                (position_key(INDEX, first), image.places),
+                (position_key(EXTENT, first), extent),
+            ],
+            [key for part in parts for key in part.keys],
+        )
+        crash_point("store-after-seal")
+        with self._lock:
+            self._blocks = [*self._blocks, summary]
+            self._tail.drop(parts)
+            self._more.notify_all()
+
+    def _seal_again_and_again(self) -> None:
+        while True:
+            with self._lock:
+                while not self._closing and not self._enough():
+                    self._more.wait()
+                if self._closing:
+                    return
+            try:
+                self.seal()
+            except Exception as error:
+                log.exception("messages cannot be put into a block")
+                with self._lock:
+                    failed = error if isinstance(error, StorageError) else StorageError(f"no block: {error!r}")
+                    self._error = failed
+                    self._more.notify_all()
+                return
+
+    # ---- keeping -----------------------------------------------------------------------------------------------
+
+    def trim(self, now: int) -> Trimmed:
+        self._seal_what_is_due(now)
+        with self._sealing, self._readers.lock:
+            with self._lock:
+                blocks, tail = self._blocks, self._tail.size
+            extents = [Extent(block.first, block.end, block.size, block.newest) for block in blocks]
+            size = sum(block.size for block in blocks) + tail
+            gone, held_by = trimmed(extents, size, self._readers.all(), self.retention, now)
+            if gone:
+                crash_point("store-before-trim")
+                self._remove(blocks[:gone])
+                crash_point("store-after-trim")
+            removed = sum(extent.size for extent in extents[:gone])
+            messages = sum(extent.end - extent.first for extent in extents[:gone])
+            return Trimmed(self.first, messages, removed, held_by)
+
+    def _seal_what_is_due(self, now: int) -> None:
+        """Messages that are in no block yet may be too old, or too many, too."""
+        with self._lock:
+            parts = self._tail.parts
+            age, most = self.retention.age, self.retention.size
+            due = bool(parts) and (
+                (age is not None and int(parts[0].chunk.arrival[0]) < now - age)
+                or (most is not None and self._tail.size > most)
+            )
+        if due:
+            self.seal(everything=True)
+
+    def _remove(self, blocks: list[Summary]) -> None:
+        """The first blocks, for good; the readers that have not read them are told when they come."""
+        end = blocks[-1].end
+        extents = [self._shelved.extent(block) for block in blocks]
+        self._readers.overtaken(without(self._readers.all(), end))
+        keys = [position_key(kind, block.first) for block in blocks for kind in (BLOCK, INDEX, EXTENT)]
+        with self._lock:
+            self.first = end
+            self._blocks = self._blocks[len(blocks) :]
+            self._shelved.forget(blocks)
+            for extent in extents:
+                self._topics.remove_extent(extent)
+            gone = {int(number) for extent in extents for number in extent.topic}
+            unused = self._topics.unused(gone - self._coming)
+            # With the lock: a topic that comes again has another number, whose record is written after this. And before
+            # its name is forgotten: who still finds the pages still finds the name.
+            self._shelf.remove(
+                [*keys, *(topic_key(number) for number in unused)], [(NEXT, str(end).encode())], pages_before=end
+            )
+            self._topics.drop(unused)
+        self._shelf.sync()
+
+    def compact(self) -> None:
+        self._shelf.compact()
+
+    def checkpoint(self, path: Path) -> None:
+        """Make `path`, which does not exist, a store with all that was synced."""
+        self._folder.copy(path, self._shelf.checkpoint)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing = True
+            self._more.notify_all()
+        if self._sealer is not None:
+            self._sealer.join()
+        try:
+            self._shelf.close()
+        finally:
+            self._folder.release()

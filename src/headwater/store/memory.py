@@ -1,0 +1,154 @@
+"""A store in memory: the plain meaning of the contract, for tests and throw-away nodes."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+
+from headwater.routing.topics import check_filter, matches
+from headwater.store.chunk import Chunk
+from headwater.store.entry import Entry
+from headwater.store.extract import Extraction
+from headwater.store.intake import RETAIN, Taken
+from headwater.store.query import Query
+from headwater.store.readers import ReadStore
+from headwater.store.retention import Extent, Retention, trimmed, without
+from headwater.store.store import PositionGone, Statistics, TopicStatistics, Trimmed
+
+CHUNK = 1000
+
+
+class MemoryStore(ReadStore):
+    def __init__(
+        self, id: str | None = None, extraction: Extraction | None = None, retention: Retention | None = None
+    ) -> None:
+        super().__init__(lambda name, record: None)
+        self.id = id or uuid.uuid4().hex
+        self.extraction = extraction or Extraction()
+        self.retention = retention or Retention()
+        self._appended: list[Entry] = []
+        self._entries: list[Entry] = []
+        self._names: set[bytes] = set()
+        self._note = b""
+        self._lock = threading.Lock()
+
+    def append(self, taken: Taken, note: bytes = b"") -> None:
+        end = self._appended[-1].position + 1 if self._appended else self.next
+        if taken.first != end:
+            raise ValueError(f"position {taken.first} does not follow {end - 1}")
+        times, values = self.extraction.columns(taken)
+        entries = []
+        for index, topic in enumerate(taken.topics):
+            flags = taken.flags[index]
+            value = values[index]
+            entries.append(
+                Entry(
+                    *(taken.first + index, topic.decode(), taken.payloads[index], flags & 3, bool(flags & RETAIN)),
+                    *(taken.publishers[index], times[index], taken.arrivals[index]),
+                    *(None if value != value else value, taken.properties.get(index, b"")),
+                )
+            )
+        with self._lock:
+            self._appended += entries
+            self._names.update(taken.topics)
+            self._note = note or self._note
+
+    def note(self) -> bytes:
+        return self._note
+
+    def sync(self) -> None:
+        if not self._appended:
+            return
+        with self._lock:
+            self._entries += self._appended
+            self.next = self._entries[-1].position + 1
+            self._appended = []
+        self.tell_watchers()
+
+    def select(self, query: Query) -> Iterator[Chunk]:
+        _check(query.filter)
+        with self._lock:
+            if query.after is not None and query.after + 1 < self.first:
+                raise PositionGone(query.after + 1, self.first)
+            found = [entry for entry in self._entries if _meets(entry, query)]
+        if query.limit is not None:
+            found = found[: query.limit]
+        return (Chunk.of(found[start : start + CHUNK]) for start in range(0, len(found), CHUNK))
+
+    def topics(self, filter: str | None = None, may_read: Callable[[str], bool] | None = None) -> list[TopicStatistics]:
+        _check(filter)
+        of: dict[str, list[Entry]] = {}
+        with self._lock:
+            for entry in self._entries:
+                of.setdefault(entry.topic, []).append(entry)
+        return [
+            TopicStatistics(
+                *(topic, len(found), found[0].position, found[-1].position),
+                *(found[0].time, found[-1].time),
+            )
+            for topic, found in sorted(of.items())
+            if (filter is None or matches(filter, topic)) and (may_read is None or may_read(topic))
+        ]
+
+    def knows(self, topic: bytes) -> bool:
+        return topic in self._names
+
+    def known_topics(self) -> int:
+        return len(self._names)
+
+    def latest(self, topic: str) -> Chunk | None:
+        with self._lock:
+            for entry in reversed(self._entries):
+                if entry.topic == topic:
+                    return Chunk.of([entry])
+        return None
+
+    def statistics(self) -> Statistics:
+        with self._lock:
+            size = sum(map(_size, self._entries))
+            payload = sum(len(entry.payload) for entry in self._entries)
+            topics = len({entry.topic for entry in self._entries})
+            return Statistics(self.id, self.first, self.next, topics, size, payload, 0, len(self._entries))
+
+    def trim(self, now: int) -> Trimmed:
+        with self._readers.lock, self._lock:
+            extents = [
+                Extent(entry.position, entry.position + 1, _size(entry), entry.arrival) for entry in self._entries
+            ]
+            size = sum(extent.size for extent in extents)
+            gone, held_by = trimmed(extents, size, self._readers.all(), self.retention, now)
+            if gone:
+                del self._entries[:gone]
+                self.first += gone
+                self._names = {entry.topic.encode() for entry in (*self._entries, *self._appended)}
+                self._readers.overtaken(without(self._readers.all(), self.first))
+            return Trimmed(self.first, gone, sum(extent.size for extent in extents[:gone]), held_by)
+
+    def compact(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.sync()
+
+
+def _check(filter: str | None) -> None:
+    if filter is not None:
+        check_filter(filter, len(filter) + 1)
+
+
+def _size(entry: Entry) -> int:
+    return len(entry.payload) + len(entry.topic) + len(entry.publisher) + len(entry.properties)
+
+
+def _meets(entry: Entry, query: Query) -> bool:
+    return (
+        (query.filter is None or matches(query.filter, entry.topic))
+        and (query.may_read is None or query.may_read(entry.topic))
+        and (query.after is None or entry.position > query.after)
+        and (query.before is None or entry.position < query.before)
+        and (query.start is None or entry.time >= query.start)
+        and (query.end is None or entry.time < query.end)
+        and (query.low is None or (entry.value is not None and entry.value >= query.low))
+        and (query.high is None or (entry.value is not None and entry.value <= query.high))
+    )

@@ -1,0 +1,167 @@
+"""Where a store of messages keeps its records: RocksDB, with two families of keys.
+
+    m + name           what the store knows of itself
+    t + number         a topic
+    l + position       messages of one commit that are in no block yet
+    b, i, x + position a block: its summary, the index of its pages, the extents of its topics
+    r + name           a reader
+    pages: position + number of the page
+
+Pages are a family of their own because they come in the order of their keys and go from the front: RocksDB then moves
+their files from level to level without reading them. They are compressed already.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headwater.disk.rocks import RocksKeys, explained, make_checkpoint, new_batch, open_rocks, rocks_options
+
+if TYPE_CHECKING:
+    from rocksdict import RdictIter
+
+MEGA: Final = 1024 * 1024
+BUFFER: Final = 16 * MEGA
+PAGES: Final = "pages"
+
+META: Final = b"m"
+TOPIC: Final = b"t"
+LOG: Final = b"l"
+BLOCK: Final = b"b"
+INDEX: Final = b"i"
+EXTENT: Final = b"x"
+READER: Final = b"r"
+
+_POSITION: Final = struct.Struct(">Q")
+_TOPIC: Final = struct.Struct(">I")
+_PAGE: Final = struct.Struct(">QI")
+
+Records = list[tuple[bytes, bytes]]
+
+
+def position_key(kind: bytes, position: int) -> bytes:
+    return kind + _POSITION.pack(position)
+
+
+def position_in(key: bytes) -> int:
+    position: int = _POSITION.unpack_from(key, 1)[0]
+    return position
+
+
+def topic_key(number: int) -> bytes:
+    return TOPIC + _TOPIC.pack(number)
+
+
+def topic_in(key: bytes) -> int:
+    number: int = _TOPIC.unpack_from(key, 1)[0]
+    return number
+
+
+def page_key(first: int, page: int) -> bytes:
+    return _PAGE.pack(first, page)
+
+
+class Shelf(RocksKeys):
+    """`cache` bytes of pages and records are kept in memory."""
+
+    def __init__(self, path: Path, cache: int, create: bool) -> None:
+        options = rocks_options(write_buffer=BUFFER, cache=cache // 4)
+        pages = rocks_options(write_buffer=BUFFER, cache=cache - cache // 4, compression="none")
+        super().__init__(path, open_rocks(path, create, options, {PAGES: pages}))
+        self._pages = self._db.get_column_family(PAGES)
+        self._handle = self._db.get_column_family_handle(PAGES)
+
+    def write(self, puts: Records, deletes: Iterable[bytes] = (), pages: Records | None = None) -> None:
+        """All of it is there after a crash, or nothing."""
+        batch = new_batch()
+        for key in deletes:
+            batch.delete(key)
+        for key, value in puts:
+            batch.put(key, value)
+        for key, value in pages or ():
+            batch.put(key, value, self._handle)
+        self._write(batch, self._pages)
+
+    def remove(self, deletes: Iterable[bytes], puts: Records, pages_before: int) -> None:
+        """Also all pages of blocks that begin before a position."""
+        batch = new_batch()
+        for key in deletes:
+            batch.delete(key)
+        for key, value in puts:
+            batch.put(key, value)
+        batch.delete_range(page_key(0, 0), page_key(pages_before, 0), self._handle)
+        self._write(batch, self._pages)
+
+    def remove_pages_from(self, position: int) -> None:
+        """Of blocks that begin there or behind."""
+        if not any(self._items(self._pages.iter(), page_key(position, 0), b"")):
+            return
+        batch = new_batch()
+        batch.delete_range(page_key(position, 0), page_key((1 << 64) - 1, (1 << 32) - 1), self._handle)
+        self._write(batch, self._pages)
+
+    def page(self, first: int, page: int) -> bytes | None:
+        return self._read(self._pages, page_key(first, page))
+
+    def scan(self, kind: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All records of a kind, in the order of keys."""
+        self._check_open()
+        return self._items(self._db.iter(), kind, kind)
+
+    def is_empty(self) -> bool:
+        self._check_open()
+        return not any(any(self._items(each.iter(), b"", b"")) for each in (self._db, self._pages))
+
+    def pages(self, first: int) -> list[bytes]:
+        """Of a block, in order."""
+        self._check_open()
+        start = _POSITION.pack(first)
+        return [value for _, value in self._items(self._pages.iter(), start, start)]
+
+    def compact(self) -> None:
+        self._check()
+        try:
+            for each in (self._db, self._pages):
+                each.flush()
+                each.compact_range(None, None)
+        except Exception as error:
+            raise explained("compact", self.path, error) from None
+
+    def checkpoint(self, path: Path) -> None:
+        """Make `path`, which does not exist, a copy as of now; files are shared where that is possible."""
+        self._check()
+        try:
+            self._pages.flush()
+            make_checkpoint(self._db, path)
+        except Exception as error:
+            raise explained("copy", self.path, error) from None
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._error is None:
+                self._db.flush_wal(True)
+        except Exception as error:
+            raise self._failed("sync", error) from None
+        finally:
+            del self._handle
+            self._pages.close()
+            self._db.close()
+
+    def _items(self, cursor: RdictIter, start: bytes, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            cursor.seek(start)
+            while cursor.valid():
+                key: bytes = cursor.key()
+                if not key.startswith(prefix):
+                    return
+                yield key, cursor.value()
+                cursor.next()
+            cursor.status()
+        except Exception as error:
+            raise explained("read from", self.path, error) from None

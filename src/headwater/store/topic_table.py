@@ -1,0 +1,154 @@
+"""The topics of a store: their numbers, and what there is of each.
+
+A topic gets a number when its first message comes, and messages are stored with that number. Numbers are not used again
+while the store is open, so that who holds some need not know what has happened to them since.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import numpy
+
+from headwater.disk.errors import StorageError
+from headwater.routing.topics import has_wildcard
+from headwater.store.block import TopicExtent
+from headwater.store.chunk import Chunk, Indices, Integers
+
+FILTERS: Final = 256
+"""Wildcard filters whose topics are remembered."""
+REMEMBERED: Final = 4_000_000
+"""Topics of all these together; the filter that was asked last is remembered in any case."""
+_MORE: Final = 1024
+_NONE: Final = numpy.zeros(0, numpy.int32)
+
+
+class TopicTable:
+    """One thread names topics and adds messages; any threads look."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        """By number; it grows at its end, and is replaced when topics are dropped."""
+        self.numbers: dict[bytes, int] = {}
+        self.messages = numpy.zeros(_MORE, numpy.int64)
+        self.first = numpy.zeros(_MORE, numpy.int64)
+        self.last = numpy.zeros(_MORE, numpy.int64)
+        self.first_time = numpy.zeros(_MORE, numpy.int64)
+        self.last_time = numpy.zeros(_MORE, numpy.int64)
+        self._matching: OrderedDict[str, tuple[int, Indices]] = OrderedDict()
+        self._remembered = 0
+        self._lock = threading.Lock()
+
+    def restore(self, number: int, name: bytes) -> None:
+        """In the order of numbers, which may have gaps."""
+        while len(self.names) < number:
+            self._named("")
+        self.numbers[name] = self._named(name.decode())
+
+    def number(self, name: bytes) -> int:
+        """A topic that is not known yet gets a number."""
+        number = self.numbers.get(name)
+        if number is None:
+            number = self.numbers[name] = self._named(name.decode())
+        return number
+
+    def _named(self, name: str) -> int:
+        number = len(self.names)
+        if number == len(self.messages):
+            more = numpy.zeros(number, numpy.int64)
+            self.messages = numpy.concatenate([self.messages, more])
+            self.first = numpy.concatenate([self.first, more])
+            self.last = numpy.concatenate([self.last, more])
+            self.first_time = numpy.concatenate([self.first_time, more])
+            self.last_time = numpy.concatenate([self.last_time, more])
+        self.names.append(name)
+        return number
+
+    def add(self, chunk: Chunk) -> None:
+        """Messages have come, behind all others."""
+        topic = chunk.topic
+        new = self.messages[topic] == 0
+        if new.any():
+            backwards = topic[new][::-1]  # of several assignments to one place, the last one stays
+            self.first[backwards] = chunk.position[new][::-1]
+            self.first_time[backwards] = chunk.time[new][::-1]
+        numpy.add.at(self.messages, topic, 1)
+        self.last[topic] = chunk.position
+        self.last_time[topic] = chunk.time
+
+    def add_extent(self, extent: TopicExtent) -> None:
+        """The messages of a block have come, behind all others."""
+        topic = extent.topic
+        if not len(topic) or topic.min() < 0 or topic.max() >= len(self.names):
+            raise StorageError("an index of messages is damaged (unknown topics); restore a backup")
+        new = topic[self.messages[topic] == 0]
+        self.first[new] = extent.first[self.messages[topic] == 0]
+        self.first_time[new] = extent.first_time[self.messages[topic] == 0]
+        self.messages[topic] += extent.messages
+        self.last[topic] = extent.last
+        self.last_time[topic] = extent.last_time
+
+    def remove_extent(self, extent: TopicExtent) -> None:
+        """The messages of the first block have gone; what is first of each topic then has to be told (`begins`)."""
+        self.messages[extent.topic] -= extent.messages
+
+    def begins(self, topic: Integers | Indices, first: Integers, time: Integers) -> None:
+        self.first[topic] = first
+        self.first_time[topic] = time
+
+    def unused(self, topics: Iterable[int]) -> list[int]:
+        return [number for number in topics if self.messages[number] == 0]
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Topics without messages; they would get another number. Chunks that were read keep the names they have."""
+        names = self.names.copy()
+        for number in numbers:
+            self.numbers.pop(names[number].encode(), None)
+            names[number] = ""
+        self.names = names
+
+    def matching(self, filter: str | None, may_read: Callable[[str], bool] | None) -> Indices | None:
+        """The numbers of topics, in order; None if that is all of them."""
+        if filter is None:
+            if may_read is None:
+                return None
+            found = numpy.array(sorted(self.numbers.values()), numpy.int32)
+        elif has_wildcard(filter):
+            found = self._matching_wildcard(filter)
+        else:
+            number = self.numbers.get(filter.encode())
+            found = numpy.array([] if number is None else [number], numpy.int32)
+        if may_read is None:
+            return found
+        return numpy.array([number for number in found.tolist() if may_read(self.names[number])], numpy.int32)
+
+    def _matching_wildcard(self, filter: str) -> Indices:
+        names = self.names
+        with self._lock:
+            looked_at, found = self._matching.pop(filter, (0, _NONE))
+            self._remembered -= len(found)
+            if looked_at < len(names):
+                meets = re.compile(pattern(filter), re.DOTALL).fullmatch
+                end = len(names)
+                more = [number for number in range(looked_at, end) if meets(names[number])]
+                found = numpy.append(found, numpy.array(more, numpy.int32))
+                looked_at = end
+            self._matching[filter] = looked_at, found
+            self._remembered += len(found)
+            while len(self._matching) > FILTERS or (self._remembered > REMEMBERED and len(self._matching) > 1):
+                self._remembered -= len(self._matching.popitem(last=False)[1][1])
+        return found
+
+
+def pattern(filter: str) -> str:
+    """A regular expression for a filter with wildcards, with the meaning that routing.topics.matches has."""
+    levels = filter.split("/")
+    parts = ["[^/]*" if level == "+" else re.escape(level) for level in levels if level != "#"]
+    whole = "/".join(parts)
+    if levels[-1] == "#":
+        whole = f"{whole}(?:/.*)?" if parts else ".*"
+    return f"(?!\\$){whole}" if filter[0] in "+#" else whole
