@@ -12,6 +12,9 @@ UserProperties = list[tuple[str, str]]
 
 NEVER: Final = float("inf")
 
+POSITION_PROPERTY: Final = "headwater-position"
+"""The user property by which a subscriber asks for positions (`yes`), and in which they come (`store:number`)."""
+
 
 class Message:
     """An application message on its way through a broker.
@@ -50,6 +53,30 @@ class Message:
         """Of a retained message: its publisher's user name ("": none), if that may have to be asked for; else None."""
         self.stored: object = None
         """What a journal knows of it (session/kept.py); None: no delivery of it is on disk."""
+        self.position = 0
+        """In the delivery store; 0: it is not there."""
+        self.commit = 0
+        """The commit that has to be on disk before anybody may see it."""
+        self.marked: Message | None = None
+        """The same with its position as a user property, once somebody has asked for it."""
+
+    def with_user_properties(self, pairs: UserProperties | None) -> Message:
+        """The same message with other user properties."""
+        copy = Message(
+            self.topic,
+            self.payload,
+            self.qos,
+            self.retain,
+            publisher=self.publisher,
+            expires_at=self.expires_at,
+            payload_format=self.payload_format,
+            content_type=self.content_type,
+            response_topic=self.response_topic,
+            correlation_data=self.correlation_data,
+            user_properties=pairs,
+        )
+        copy.owner = self.owner
+        return copy
 
     def __repr__(self) -> str:
         retained = ", retain" if self.retain else ""
@@ -60,7 +87,7 @@ class Subscription:
     """What one client asked for with one topic filter.
 
     `filter` is the filter that topics are matched against; for a shared subscription, `share` is the group's name
-    and `filter` the part behind it. `identifier` 0 means none.
+    and `filter` the part behind it. `identifier` 0 means none. `positions`: messages come with their positions.
     """
 
     def __init__(
@@ -73,6 +100,7 @@ class Subscription:
         retain_handling: int = 0,
         identifier: int = 0,
         share: str | None = None,
+        positions: bool = False,
     ) -> None:
         self.filter = filter
         self.qos = qos
@@ -81,6 +109,7 @@ class Subscription:
         self.retain_handling = retain_handling
         self.identifier = identifier
         self.share = share
+        self.positions = positions
 
     @property
     def name(self) -> str:
@@ -96,6 +125,7 @@ class Delivery:
 
     `qos` and `retain` are what the subscriber gets; `identifiers` are the subscription identifiers that matched.
     `group` is the shared group that chose this session, or None: if the session ends first, it chooses again.
+    `positions`: the subscriber asked for the message's position.
     """
 
     def __init__(
@@ -110,3 +140,4 @@ class Delivery:
         """What a journal knows of it (session/kept.py); None: it is not on disk."""
         self.size = 0
         """Bytes that it counts with while it waits."""
+        self.positions = False

@@ -26,8 +26,23 @@ OTHER: dict[str, Any] = {
     "admin.token": SecretStr(TOKEN),
     "access.jwt_algorithms": ["ES384"],
     "access.ban_exempt": ["10.0.0.0/8"],
+    "store.filters": ["a/+", "$x/#"],
+    "store.time_paths": ["data.time"],
+    "store.value_paths": ["data.value"],
+    "store.keep_for": 60.5,
+    "store.keep_bytes": 5000,
+    "store.hard_keep_for": 60.5,
+    "store.hard_keep_bytes": 5000,
+    "store.cache_bytes": 1 << 21,
+    "rest.token": SecretStr(TOKEN),
 }
-NEEDS = {"admin.enabled": {"admin.token": TOKEN}}
+NEEDS: dict[str, dict[str, Any]] = {
+    "admin.enabled": {"admin.token": TOKEN},
+    "store.enabled": {"data_dir": "data"},
+    "rest.enabled": {"store.enabled": True, "data_dir": "data"},
+    "rest.certificate": {"rest.key": "key"},
+    "rest.key": {"rest.certificate": "certificate"},
+}
 """Settings that do not come alone."""
 
 

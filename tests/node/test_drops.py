@@ -51,6 +51,7 @@ def test_nothing() -> None:
     assert drops(broker) == {}
     assert set(broker.server.statistics(1.0).drops) == {
         *("queue_full", "slow_reader", "expired", "too_large", "not_authorized", "session_ended"),
+        "too_many_topics",
     }, "all reasons are there from the beginning: rates can be computed from the first on"
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.node.config import Config
+from headwater.node.delivery.settings import StoreSettings
 from headwater.routing.shared import DISPATCHERS
+from headwater.routing.topics import matches
+from headwater.store.entry import Entry
+from headwater.store.memory import MemoryStore
+from headwater.store.query import Query
 from headwater.wire import encode
 from headwater.wire.packets import (
     Connect,
@@ -24,6 +30,7 @@ from headwater.wire.packets import (
     Unsubscribe,
 )
 from tests.node.memory import Client, MemoryBroker
+from tests.node.persistence.durable import DurableBroker
 
 CLIENTS = 4
 TOPICS = ["a", "a/b", "a/c", "b", "b/c/d", "$x/a"]
@@ -57,6 +64,9 @@ class Run:
         """The user name that a client gives."""
         return None
 
+    def settle(self) -> None:
+        """The disk does what it has to do."""
+
     def gone(self, number: int) -> None:
         client = self.clients[number]
         if client is not None:
@@ -80,7 +90,8 @@ def connecting(number: int, version: int, clean: bool, receive: int, limited: in
                 properties.topic_alias_maximum = 1
             elif limited == 2:
                 properties.maximum_packet_size = 64
-        client.connect(Connect(f"c{number}", version, clean, username=run.user(number), properties=properties))
+        client.version = version
+        client.send(Connect(f"c{number}", version, clean, username=run.user(number), properties=properties))
 
     return step
 
@@ -161,6 +172,7 @@ def publishes(draw: st.DrawFn) -> list[Callable[[int], Packet]]:
                     Properties(content_type="t", user_properties=[("k", "v")]),
                     Properties(message_expiry_interval=50),
                     Properties(response_topic="r", correlation_data=b"c"),
+                    Properties(user_properties=[("headwater-position", "faked:1")]),
                 ]
             )
         )
@@ -187,12 +199,17 @@ def publishes(draw: st.DrawFn) -> list[Callable[[int], Packet]]:
     return packets
 
 
-def subscription(filter: str, qos: int, no_local: bool, published: bool, identifier: int) -> Callable[[int], Packet]:
+def subscription(
+    filter: str, qos: int, no_local: bool, published: bool, identifier: int, positions: bool = False
+) -> Callable[[int], Packet]:
     def make(version: int) -> Packet:
         if version != 5:
             return Subscribe(1, [SubscribeRequest(filter, qos)])
         local = no_local and not filter.startswith("$share")
         properties = Properties(subscription_identifiers=[identifier]) if identifier else None
+        if positions:
+            properties = properties or Properties()
+            properties.user_properties = [("headwater-position", "yes")]
         return Subscribe(1, [SubscribeRequest(filter, qos, local, published)], properties)
 
     return make
@@ -200,6 +217,13 @@ def subscription(filter: str, qos: int, no_local: bool, published: bool, identif
 
 numbers = st.integers(0, CLIENTS - 1)
 joining = [sending(number, [subscription("$share/g/a/#", 1 + number % 2, False, False, 0)]) for number in range(3)]
+asking = [
+    sending(0, [subscription("a/#", 1, False, False, 0, True)]),
+    sending(1, [subscription("$share/g/a/#", 1, False, False, 0, True)]),
+    sending(2, [subscription("$share/g/a/#", 2, False, False, 0)]),
+    sending(3, [subscription("a/+", 0, False, False, 0, True)]),
+]
+"""Who asks for positions, and who does not."""
 arrivals = st.one_of(
     st.builds(sending, numbers, publishes()),
     st.builds(acknowledging, numbers, st.integers(1, 10)),
@@ -228,6 +252,7 @@ def steps_with(filters: list[str]) -> st.SearchStrategy[Step]:
                 st.sampled_from([False, False, True]),
                 st.booleans(),
                 st.sampled_from([0, 0, 0, 7]),
+                st.sampled_from([False, False, True]),
             ),
         ),
         st.builds(
@@ -271,11 +296,63 @@ def test_same_bytes_to_shared_groups(dispatcher: str, beginning: tuple[Step, ...
     compare(dispatcher, [*beginning, *joining, *rest])
 
 
-def compare(dispatcher: str, steps: list[Step], make: Callable[[bool, str], Run] = Run) -> None:
+class StoredRun(Run):
+    """With a delivery store for some of the topics."""
+
+    filters = ("a/#", "$x/a")
+    patience = 1
+    """Steps that the clients make while the disk makes one."""
+
+    def __init__(self, hot: bool, dispatcher: str) -> None:
+        super().__init__(hot, dispatcher)
+        store = StoreSettings(filters=list(self.filters), max_topics=3)
+        config = self.broker.server.config.model_copy(update={"store": store})
+        self.durable = DurableBroker(config=config, store=MemoryStore("s"), hot=hot)
+        self.durable.server.hot.now = 1000.0
+        self.durable.server.timers.clear()
+        self.broker = self.durable
+        self.steps = 0
+
+    def settle(self) -> None:
+        self.steps += 1
+        if self.steps % self.patience == 0:
+            self.durable.settle()
+
+    def results(self) -> list[bytes]:
+        self.durable.settle()
+        return super().results()
+
+    def rows(self) -> list[Entry]:
+        assert self.durable.store is not None
+        found = [entry for chunk in self.durable.store.select(Query()) for entry in chunk.entries()]
+        return [entry._replace(time=0, arrival=0) for entry in found]  # by the wall clock
+
+
+class SlowDiskRun(StoredRun):
+    """All topics are stored: acknowledgements of others need not wait for the disk, and on the hot path do not."""
+
+    filters = ("#", "$x/#")
+    patience = 3
+
+
+@pytest.mark.parametrize("kind", [StoredRun, SlowDiskRun])
+@settings(max_examples=200, deadline=None)
+@given(beginning=beginnings, rest=st.lists(steps_with([*FILTERS, *SHARED_FILTERS]), min_size=5, max_size=60))
+def test_same_bytes_and_rows_with_a_store(kind: type[StoredRun], beginning: tuple[Step, ...], rest: list[Step]) -> None:
+    hot, ordinary = compare("round_robin", [*beginning, *asking, *rest], kind)
+    assert isinstance(hot, StoredRun)
+    assert isinstance(ordinary, StoredRun)
+    assert hot.rows() == ordinary.rows()
+    assert [entry.position for entry in hot.rows()] == list(range(1, len(hot.rows()) + 1))
+    assert all(any(matches(filter, entry.topic) for filter in kind.filters) for entry in hot.rows())
+
+
+def compare(dispatcher: str, steps: list[Step], make: Callable[[bool, str], Run] = Run) -> list[Run]:
     runs = [make(True, dispatcher), make(False, dispatcher)]
     for step in steps:
         for run in runs:
             step(run)
+            run.settle()
             run.broker.later(0.001)
     hot, ordinary = runs
     assert hot.results() == ordinary.results()
@@ -290,3 +367,4 @@ def compare(dispatcher: str, steps: list[Step], make: Callable[[bool, str], Run]
     for name in ("received", "sent", "publish_received", "publish_sent", "publish_dropped", "failures"):
         assert getattr(hot.broker.server.stats, name) == getattr(ordinary.broker.server.stats, name), name
     assert hot.broker.server.stats.failures == 0
+    return runs

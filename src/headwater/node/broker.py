@@ -37,12 +37,15 @@ from headwater.routing.topics import check_name
 from headwater.wire.reasons import SERVER_SHUTTING_DOWN
 
 if TYPE_CHECKING:
+    from headwater.disk.errors import StorageError
     from headwater.node.bridge.bridges import Bridges
     from headwater.node.bridge.preparing import Prepared
     from headwater.node.bridge.view import BridgeView
-    from headwater.node.persistence.backend import Backend, StorageError
+    from headwater.node.delivery.trimming import Trimming
+    from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
     from headwater.node.persistence.keeping import Keeping
+    from headwater.store.store import Store
 
 log = logging.getLogger("headwater.broker")
 
@@ -50,13 +53,22 @@ HOUSEKEEPING = 5.0
 """Seconds between looks for retained messages that expired."""
 
 
+class TooManyTopics(ValueError):
+    """A message would make one topic more than the delivery store may have."""
+
+
 class Broker:
     """An MQTT 3.1.1 and 5.0 broker. Add hooks before it starts or at any time."""
 
     def __init__(
-        self, config: Config | None = None, hooks: Hooks | None = None, backend: Backend | None = None
+        self,
+        config: Config | None = None,
+        hooks: Hooks | None = None,
+        backend: Backend | None = None,
+        store: Store | None = None,
     ) -> None:
-        """`backend`: where sessions and retained messages are kept, instead of `data_dir`."""
+        """`backend`: where sessions and retained messages are kept, instead of `data_dir`. `store`: where messages go
+        before they are delivered, beside a backend or `data_dir`; the broker closes both."""
         self.config = config or Config()
         self.hooks = hooks or Hooks()
         self.server = Server(self.config, self.hooks)
@@ -65,6 +77,9 @@ class Broker:
         self._started_at = 0.0
         self._sys: SysTopics | None = None
         self._backend = backend
+        self.store = store
+        """Where messages are stored; None, also before the start: nowhere."""
+        self._trimming: Trimming | None = None
         self._keeping: Keeping | None = None
         self.failure: StorageError | None = None
         """Why the broker has stopped serving by itself."""
@@ -111,6 +126,7 @@ class Broker:
     async def _serve(self, bridges: list[Prepared]) -> None:
         server = self.server
         self._keeping = self._open_data()
+        self._look_after_the_store()
         server.deciding.clock = self._look_at_the_clock
         self.hooks.on_change = self._hooks_changed
         self._hooks_changed()
@@ -139,6 +155,9 @@ class Broker:
         server.hot.now = time.monotonic()
         if self._keeping is not None:
             self._keeping.settle()  # who waits for an acknowledgement gets it
+        if self._trimming is not None:
+            await asyncio.to_thread(self._trimming.stop)
+            self._trimming = None
         for channel in list(server.channels):
             server.disconnect(channel, SERVER_SHUTTING_DOWN)
         server.plane.wake()
@@ -205,10 +224,35 @@ class Broker:
 
         backend = self._backend or open_folder(Path(config.data_dir))
         try:
-            return Keeping(self.server, backend, self._storage_failed)
+            store = self._open_store()
+            try:
+                keeping = Keeping(self.server, backend, self._storage_failed, store)
+            except BaseException:
+                if store is not None:
+                    store.close()
+                raise
         except BaseException:
             backend.close()
             raise
+        self.store = store
+        return keeping
+
+    def _open_store(self) -> Store | None:
+        if self.store is not None or not self.config.store.enabled:
+            return self.store
+        from headwater.node.delivery.opening import open_store
+
+        return open_store(Path(self.config.data_dir), self.config.store)
+
+    def _look_after_the_store(self) -> None:
+        if self.store is not None:
+            from headwater.node.delivery.trimming import Trimming
+
+            coordinator = self.server.coordinator
+            assert coordinator is not None
+            tell = partial(asyncio.get_running_loop().call_soon_threadsafe, coordinator.messages_were_removed)
+            self._trimming = Trimming(self.store, tell)
+            self._trimming.start()
 
     async def snapshot(self) -> Snapshot:
         """Copy the store, as it is on disk now, inside the data folder; who asks for it has to delete it. Raises
@@ -260,12 +304,16 @@ class Broker:
     def _look_at_the_clock(self) -> None:
         self.server.hot.now = time.monotonic()
 
-    def publish(self, message: Message) -> None:
-        """Route a message of the program's own, as if a client had published it. ValueError: no topic name."""
+    def publish(self, message: Message) -> int:
+        """Route a message of the program's own, as if a client had published it. Returns its position, which holds when
+        it is `committed`; 0 if its topic is not stored. ValueError: no topic name. TooManyTopics: nothing is done."""
         check_name(message.topic, self.config.max_topic_levels)
         self.server.hot.now = time.monotonic()
+        if self.server.publishing.is_refused(message):
+            raise TooManyTopics(f"the store has as many topics as it may have ({self.config.store.max_topics})")
         self.server.publishing.route(message, None)
         self.server.plane.wake()
+        return message.position
 
     async def committed(self) -> None:
         """Return when all that has changed until now is on disk, a message of `publish` for example, if durability is

@@ -12,6 +12,7 @@ from headwater.session.connection import CLOSING
 from headwater.wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
+    from headwater.node.flow import Flow
     from headwater.node.server import Server
 
 
@@ -45,18 +46,18 @@ class Task(Chore):
 class Rest(Chore):
     """The packets that were read together with others, when there was no time left for them."""
 
-    def __init__(self, server: Server, channel: Channel) -> None:
-        self.server = server
+    def __init__(self, flow: Flow, channel: Channel) -> None:
+        self.flow = flow
         self.channel = channel
 
     def piece(self) -> bool:
         channel = self.channel
         if channel.busy and channel.state != CLOSING:
-            hot = self.server.hot
+            hot = self.flow.hot
             hot.feed(channel, hot.take_kept(channel))
             self._resume()
         return False
 
     def _resume(self) -> None:
         if not self.channel.busy:  # again
-            self.server.resume(self.channel, BUSY)
+            self.flow.resume(self.channel, BUSY)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BUSY: Final = 1
 METERED: Final = 2
+STORING: Final = 4
 FIRST_READ: Final = 960
 """Bytes asked for at first: room for a few packets, in a block that the allocator has at hand. A read that fills its
 buffer doubles the connection's next one, up to `loop.LARGEST_READ`."""
@@ -71,7 +72,7 @@ class Channel(Connection):
         self.draining = False
         """A chore sends what waits in the session."""
         self.paused = 0
-        """Not read from, by our own will: `BUSY`, `METERED` or both."""
+        """Not read from, by our own will: some of `BUSY`, `METERED`, `STORING`."""
         self.opened_at = turn.now
         self.last_seen = turn.now
         self.max_in = turn.max_connect_size
@@ -185,6 +186,8 @@ class Fanout:
         self.any_special = False
         self.durable = False
         """Whether what some recipient gets is kept on disk until it has acknowledged it."""
+        self.stored = False
+        """Whether the messages go to the delivery store first."""
         self.empty = True
         self.pieces4: list[bytes] = []
         self.pieces5: list[bytes] = []
@@ -235,6 +238,10 @@ class Slow:
 
     def metered(self, channel: Channel, size: int, messages: int) -> None:
         """So many bytes of packets, so many of them PUBLISH, were dealt with for a channel that has a meter."""
+        raise RuntimeError("not connected")
+
+    def outruns_store(self, channel: Channel) -> None:
+        """The channel publishes what is stored, and too much of that is not on disk yet: stop reading from it."""
         raise RuntimeError("not connected")
 
     def overfull(self, channel: Channel) -> None:

@@ -9,10 +9,11 @@ from headwater.node.access.errors import read_text
 from headwater.node.access.passwords import PasswordFile
 from headwater.node.access.rules import parse_rules
 from headwater.node.access.tokens import Tokens
-from headwater.node.admin.secret import read_token
+from headwater.node.admin.secret import read_token, read_token_file
 from headwater.node.config import Config
 from headwater.node.settings import ConfigError
 from headwater.node.transports.contexts import CertificateError, make_context
+from headwater.node.transports.settings import TlsSettings
 
 
 def problems_with_files(config: Config) -> list[str]:
@@ -39,6 +40,11 @@ def _readers(config: Config) -> Iterator[Callable[[], object]]:
         yield lambda: parse_rules(read_text(access.acl_file, "file of rules"), access.acl_file)
     if config.admin.enabled:
         yield partial(read_token, config.admin)
+    if config.rest.token_file:
+        yield partial(read_token_file, config.rest.token_file, "rest.token_file")
+    if config.rest.certificate:
+        tls = TlsSettings(certificate=config.rest.certificate, key=config.rest.key)
+        yield partial(make_context, tls, "http")
     if config.bridges:
         from headwater.node.bridge.preparing import prepare_all
 

@@ -14,6 +14,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from headwater.node.access.settings import AccessSettings
 from headwater.node.bridge.settings import BridgeSettings
+from headwater.node.delivery.rest_settings import RestSettings
+from headwater.node.delivery.settings import StoreSettings
 from headwater.node.settings import ConfigError, Settings, load
 from headwater.node.transports.settings import ALL_ADDRESSES, ID_PREFIX, ListenerSettings
 from headwater.routing.dispatcher_rules import check_pattern
@@ -239,6 +241,8 @@ class Config(Settings):
     sys_interval: float = Field(default=10.0, ge=0, description="Seconds between updates of `$SYS`; 0 turns it off.")
     access: AccessSettings = Field(default=AccessSettings(), description="Who may do what (docs/access.md).")
     admin: Admin = Field(default=Admin(), description="The admin API, health and metrics over HTTP.")
+    store: StoreSettings = Field(default=StoreSettings(), description="The delivery store (docs/store.md).")
+    rest: RestSettings = Field(default=RestSettings(), description="REST over the delivery store (docs/rest.md).")
     broker_id: str = Field(
         default="",
         max_length=128,
@@ -249,6 +253,16 @@ class Config(Settings):
         default=[],
         description="Bridges to other brokers, each a table `[[bridges]]` (below; docs/bridge.md).",
     )
+
+    @model_validator(mode="after")
+    def _the_store_has_a_disk(self) -> Self:
+        if self.store.enabled and not self.data_dir:
+            raise ValueError("the store (store.enabled) needs a folder: set `data_dir`")
+        if self.store.enabled and self.durability == "none":
+            raise ValueError("the store (store.enabled) needs `durability` sync or async")
+        if self.rest.enabled and not self.store.enabled:
+            raise ValueError("REST (rest.enabled) needs a store: set store.enabled = true")
+        return self
 
     @field_validator("log_to", mode="before")
     @classmethod

@@ -90,7 +90,7 @@ class Connecting:
             channel.state = AUTHENTICATING
             self._challenge(channel, None if packet.properties is None else packet.properties.authentication_data)
             return
-        answer = self._authenticate(channel, packet) if refusal is None else refusal
+        answer = self.authenticate(channel, packet) if refusal is None else refusal
         if answer is None or isinstance(answer, Refusal):
             self._enter(channel, packet, None, answer)
         else:
@@ -168,7 +168,7 @@ class Connecting:
             return Refusal(TOPIC_NAME_INVALID, str(error))
         return None
 
-    def _authenticate(self, channel: Channel, packet: Connect) -> Answer:
+    def authenticate(self, channel: Channel, packet: Connect) -> Answer:
         """Guards decide, or the files and settings of `access`; where there are both, both must agree."""
         server = self.server
         hooks = server.hooks

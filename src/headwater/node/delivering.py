@@ -56,6 +56,8 @@ class Delivering(Deliver):
             self.offer(session, delivery)
 
     def offer(self, session: Session, delivery: Delivery) -> None:
+        if delivery.positions and self.server.coordinator is not None:
+            delivery.message = self.server.coordinator.marked(delivery.message)
         channel = cast("Channel | None", session.connection)
         if channel is None and (delivery.qos == 0 or self.server.sessions.get(session.client_id) is not session):
             return  # it has ended, but for subscriptions that go in portions
@@ -164,6 +166,8 @@ class Delivering(Deliver):
         """Send a message; the packet's size, or 0 when it is larger than the client takes."""
         if delivery.message is AWAY:
             self.fetch(delivery)
+        if delivery.message.commit > channel.barrier:
+            channel.barrier = delivery.message.commit  # it is stored, and nobody sees it before that is so
         packet = channel.publish_packet(delivery, packet_id, dup, self.server.hot.now)
         size = self.server.send(channel, packet)
         if size:

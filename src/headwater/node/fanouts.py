@@ -7,17 +7,23 @@ Everything remembered is bounded.
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from headwater.node.channel import Channel, Fanout
 from headwater.routing.router import Route, Router
 from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.session.rights import Rights
 from headwater.session.session import Session
 from headwater.wire.packets import V5
+
+if TYPE_CHECKING:
+    from headwater.node.delivery.coordinator import Coordinator
 
 MAX_CACHED_TOPICS: Final = 65536
 LONGEST_CACHED: Final = 512
 """Longer topics are not remembered, so that what is remembered is bounded in bytes as well."""
+STORED: Final = 1
+"""In a key: these are the recipients of topics that are stored. No object has such an id."""
 
 
 class Fanouts:
@@ -25,13 +31,15 @@ class Fanouts:
         self.router = router
         self.max_topic_length = 65535
         self.max_topic_levels = 65535
+        self.coordinator: Coordinator | None = None
         self.topics: dict[bytes, Fanout] = {}
         self.older_topics: dict[bytes, Fanout] = {}
         self.by_subscribers: dict[tuple[int, ...], Fanout] = {}
         self.by_recipients: dict[tuple[int, ...], Fanout] = {}
 
-    def resolve(self, topic: bytes) -> Fanout | None:
-        """The fan-out of a topic, remembered; None when the ordinary way has to refuse it."""
+    def resolve(self, topic: bytes, rights: Rights | None = None) -> Fanout | None:
+        """The fan-out of a topic for a publisher with these rights, remembered; None when the ordinary way has to
+        refuse it."""
         fanout = self.older_topics.get(topic)
         if fanout is not None:
             self._remember(topic, fanout)
@@ -43,7 +51,13 @@ class Fanouts:
             check_name(name, self.max_topic_levels)
         except (UnicodeDecodeError, InvalidTopicName):
             return None
-        fanout = self._fanout(name)
+        stored = self.coordinator is not None and self.coordinator.stores(name)
+        if stored and self.coordinator is not None:
+            if rights is not None and not rights.publishes(topic):
+                return None  # nor may it take the place of another topic
+            if not self.coordinator.room_for(topic):
+                return None
+        fanout = self._fanout(name, stored)
         self._remember(topic, fanout)
         return fanout
 
@@ -56,39 +70,44 @@ class Fanouts:
             self.topics = {}
         self.topics[topic] = fanout
 
-    def _fanout(self, topic: str) -> Fanout:
+    def _fanout(self, topic: str, stored: bool) -> Fanout:
         """The fan-out for what matches a topic. The subscribers of each matching filter are one dictionary, so these
         dictionaries' identities say who gets it; the fan-out keeps them alive, any change forgets all fan-outs."""
         if self.router.gate is not None:  # subscribers of one filter may differ in what they may receive
             if len(self.by_recipients) >= MAX_CACHED_TOPICS:
                 self._forget_fanouts()
-            return self._fanout_of(self.router.route(topic))
+            return self._fanout_of(self.router.route(topic), stored)
         found = self.router.trie.match(topic)
         key: list[int] = [id(subscribers) for subscribers in found]
         if len(self.router.groups):
             key += [-id(group) for group in self.router.groups.match(topic)]
+        if stored:
+            key.append(STORED)
         whole = tuple(key)
         fanout = self.by_subscribers.get(whole)
         if fanout is None:
             if len(self.by_subscribers) >= MAX_CACHED_TOPICS:
                 self._forget_fanouts()
-            fanout = self.by_subscribers[whole] = self._fanout_of(self.router.route(topic))
+            fanout = self.by_subscribers[whole] = self._fanout_of(self.router.route(topic), stored)
             fanout.subscribers.append(found)
         return fanout
 
-    def _fanout_of(self, route: Route) -> Fanout:
+    def _fanout_of(self, route: Route, stored: bool) -> Fanout:
         """One fan-out for all routes to the same recipients: their messages then share one batch."""
         key: list[int] = []
         for recipient in route.recipients:
             key.append(id(recipient.session) << 2 | recipient.qos)
-            if recipient.any_no_local or recipient.identifiers is not None:
+            if recipient.any_no_local or recipient.positions or recipient.identifiers is not None:
                 key.append(-id(recipient))
         for group in route.groups:
             key.append(-id(group))
+        if stored:
+            key.append(STORED)
         whole = tuple(key)
         fanout = self.by_recipients.get(whole)
         if fanout is None:
             fanout = self.by_recipients[whole] = self._make_fanout(route)
+            fanout.stored = stored
         return fanout
 
     def _make_fanout(self, route: Route) -> Fanout:
@@ -108,6 +127,7 @@ class Fanouts:
                     fanout.absent.append(recipient)
             elif (
                 recipient.any_no_local
+                or recipient.positions
                 or recipient.identifiers is not None
                 or channel.alias_limit_out
                 or channel.max_packet_out

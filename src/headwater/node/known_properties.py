@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from headwater.message import POSITION_PROPERTY
+from headwater.node.delivery.properties import described
+from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import PUBLISH, V5, Publish
@@ -20,6 +23,9 @@ LONGEST_CACHED: Final = 512
 class KnownProperties:
     def __init__(self) -> None:
         self.blocks: dict[bytes, bytes] = {}
+        self.descriptions: dict[bytes, bytes] = {}
+        self.positions_are_ours = False
+        """A delivery store is there: the property that carries positions may not be passed on."""
 
     def end(self, data: bytes, start: int, end: int) -> int:
         """Where the properties of a PUBLISH end if they can be passed on as they are, else 0."""
@@ -43,6 +49,19 @@ class KnownProperties:
                 self.blocks[block] = known
         return stop if known == block else 0
 
+    def description(self, block: bytes) -> bytes:
+        """A block that can be passed on, as a delivery store keeps it."""
+        found = self.descriptions.get(block)
+        if found is None:
+            packet = decode(0x30, b"\x00\x01t" + block, V5, FROM_CLIENT)
+            assert isinstance(packet, Publish)
+            found = described(message_of(packet, "", 0.0), 0.0)
+            if len(block) <= LONGEST_CACHED:
+                if len(self.descriptions) >= MAX_CACHED:
+                    self.descriptions.clear()
+                self.descriptions[block] = found
+        return found
+
     def _canonical(self, block: bytes) -> bytes:
         """The properties as the ordinary way would write them; b"" when they are wrong or not the same for all."""
         try:
@@ -53,4 +72,8 @@ class KnownProperties:
         properties = packet.properties
         if properties is None or properties.topic_alias is not None or properties.message_expiry_interval is not None:
             return b""
+        if self.positions_are_ours and properties.user_properties is not None:
+            for pair in properties.user_properties:
+                if pair[0] == POSITION_PROPERTY:
+                    return b""
         return encode_properties(properties, PUBLISH)

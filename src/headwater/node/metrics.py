@@ -24,6 +24,7 @@ from headwater import __version__
 from headwater.build_info import describe, module_states
 from headwater.node.bridge.metrics import BridgeCollector
 from headwater.node.broker import Broker
+from headwater.node.delivery.metrics import StoreCollector
 from headwater.node.group_view import GroupView
 from headwater.node.statistics import Statistics
 
@@ -179,6 +180,7 @@ def registry_of(broker: Broker) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker.statistics, broker.shared_groups))
     registry.register(BridgeCollector(broker.bridges))
+    registry.register(StoreCollector(lambda: broker.server.coordinator))
     registry.register(InsideCollector(lambda: len(broker.server.timers)))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel
+from headwater.node.stats import TOO_MANY_TOPICS
 from headwater.routing.topics import InvalidTopicName, check_name, is_reserved
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
@@ -19,6 +20,7 @@ from headwater.wire.reasons import (
     NOT_AUTHORIZED,
     PACKET_IDENTIFIER_NOT_FOUND,
     QOS_NOT_SUPPORTED,
+    QUOTA_EXCEEDED,
     RECEIVE_MAXIMUM_EXCEEDED,
     RETAIN_NOT_SUPPORTED,
     SUCCESS,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from headwater.node.server import Server
 
 log = logging.getLogger("headwater.access")
+log_drops = logging.getLogger("headwater.store")
 
 
 class Publishing:
@@ -120,18 +123,38 @@ class Publishing:
         message.topic = topic
         if server.hooks.slow:
             message = server.hooks.transform("publish", message, channel)
+        if self.is_refused(message):
+            return QUOTA_EXCEEDED if v5 else SUCCESS
         if packet.qos == 2 and server.config.terse:
             session.received.add(packet.packet_id)
             server.promise(channel)
             server.send(channel, Pubrec(packet.packet_id))  # ahead of the copy that the client itself may get
-            self.route(message, session)
+            self._route(message, session)
             return SUCCESS
-        found = self.route(message, session)
+        found = self._route(message, session)
         return SUCCESS if found or not v5 else NO_MATCHING_SUBSCRIBERS
 
+    def is_refused(self, message: Message) -> bool:
+        """Whether its topic would be one too many for the delivery store; that it is dropped, then, has been told."""
+        coordinator = self.server.coordinator
+        if coordinator is None or coordinator.admits(message.topic):
+            return False
+        self.server.stats.drops[TOO_MANY_TOPICS] += 1
+        log_drops.debug("%.200r is a topic too many for the store", message.topic)
+        self.server.hooks.tell("publish_dropped", message.publisher, message)
+        return True
+
     def route(self, message: Message, publisher: Session | None) -> bool:
-        """Retain a message if it asks for it and give it to all who want it; False when nobody does."""
+        """Store a message if its topic is stored, retain it if it asks for it, and give it to all who want it; False
+        when nobody does, or when it is refused."""
+        return not self.is_refused(message) and self._route(message, publisher)
+
+    def _route(self, message: Message, publisher: Session | None) -> bool:
         server = self.server
+        if server.coordinator is not None and server.journal is not None:
+            server.coordinator.clean(message)
+            if server.coordinator.take(message, server.hot.now, server.journal.sequence):
+                server.hot.changed = True
         if message.retain:
             message.owner = server.access.owner(publisher)
             self._retain(message, None if publisher is None else publisher.username)
@@ -180,6 +203,7 @@ class Publishing:
             one = delivery
             if delivery.kept is not None:  # a hook gives it to several: it is one for each
                 one = Delivery(message, delivery.qos, delivery.retain, delivery.identifiers, delivery.group)
+                one.positions = delivery.positions
             server.delivering.offer(session, one)
         server.hooks.tell("published", message)
 

@@ -19,12 +19,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from headwater.build_info import version_line
+from headwater.disk.errors import StorageError
 from headwater.node.admin.secret import read_token
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.connection_log import log_connections
 from headwater.node.logs import BackgroundHandler, open_sinks
-from headwater.node.persistence.backend import StorageError
 from headwater.node.process import Collector, give_way_soon, keep_what_is_freed
 from headwater.node.reloading import Reloader
 from headwater.node.selector import run
@@ -35,10 +35,13 @@ from headwater.node.transports.sockets import address_text
 
 if TYPE_CHECKING:
     from headwater.node.admin.serving import AdminServer
+    from headwater.node.delivery.serving import Rest
 
 log = logging.getLogger("headwater")
 
 ADMIN_NEEDS = ("fastapi", "uvicorn", "prometheus_client")
+STORE_NEEDS = ("rocksdict", "numpy", "orjson", "zstandard")
+REST_NEEDS = ("fastapi", "uvicorn")
 ADVICE = {
     errno.EADDRINUSE: "; is another broker running there? Stop it, or choose another port.",
     errno.EADDRNOTAVAIL: "; `host` is an address of this machine, or * for all",
@@ -63,7 +66,7 @@ class LiveView(Protocol):
 def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], Config] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code. `read` reads the settings again, on SIGHUP."""
     try:
-        _check_admin(config)
+        _check_needs(config)
         handler = BackgroundHandler(open_sinks(config.log_to), config.log_format)
     except ConfigError as error:
         print(f"headwater: {error}", file=sys.stderr)
@@ -90,15 +93,20 @@ def advice(error: OSError) -> str:
     return ADVICE.get(error.errno or 0, "")
 
 
-def _check_admin(config: Config) -> None:
-    """Say what is missing for the admin API before anything is started."""
-    if config.admin.enabled:
-        missing = [name for name in ADMIN_NEEDS if find_spec(name) is None]
+def _check_needs(config: Config) -> None:
+    """Say what is missing for what is configured before anything is started."""
+    for needed, what, table, extra, libraries in (
+        (config.admin.enabled, "the admin API", "admin", "admin", ADMIN_NEEDS),
+        (config.store.enabled, "the delivery store", "store", "store", STORE_NEEDS),
+        (config.rest.enabled, "REST", "rest", "store", REST_NEEDS),
+    ):
+        missing = [name for name in libraries if needed and find_spec(name) is None]
         if missing:
             raise ConfigError(
-                f"the admin API needs {' and '.join(missing)}: pip install 'headwater[admin]', or set admin.enabled to "
+                f"{what} needs {' and '.join(missing)}: pip install 'headwater[{extra}]', or set {table}.enabled to "
                 "false"
             )
+    if config.admin.enabled:
         read_token(config.admin)
 
 
@@ -116,9 +124,13 @@ async def _serve(config: Config, live: LiveView | None, read: Callable[[], Confi
     broker.on_failure = stop.set
     await broker.start()
     _announce(broker)
+    rest: Rest | None = None
     try:
+        rest = await _start_rest(broker) if config.rest.enabled else None
         admin = await _start_admin(broker, reloader) if config.admin.enabled else None
     except BaseException:
+        if rest is not None:
+            await rest.stop()
         await broker.stop()
         raise
     Collector(loop).start()
@@ -128,8 +140,19 @@ async def _serve(config: Config, live: LiveView | None, read: Callable[[], Confi
     log.info("stopping: %d connections", broker.statistics().connections)
     if admin is not None:
         await admin.stop()
+    if rest is not None:
+        await rest.stop()
     await broker.stop()
     return 0 if broker.failure is None else 1
+
+
+async def _start_rest(broker: Broker) -> Rest:
+    """Loaded as the admin API is, beside clients that are served already."""
+    serving = await asyncio.to_thread(import_module, "headwater.node.delivery.serving")
+    assert broker.store is not None
+    rest: Rest = serving.Rest(broker, broker.store)
+    await rest.start()
+    return rest
 
 
 async def _start_admin(broker: Broker, reloader: Reloader) -> AdminServer:
@@ -162,6 +185,8 @@ def _announce(broker: Broker) -> None:
         for place in listener.places():
             log.info("listening on %s", place)
     log.info("%s", version_line())
+    if broker.store is not None:
+        log.info("messages are stored under the id %s; the next position is %d", broker.store.id, broker.store.next)
     asked = config.access.authenticates or broker.hooks.listens("connect_authenticate")
     if config.allow_anonymous or (config.allow_anonymous is None and not asked):
         where = "from anywhere" if config.allow_anonymous else "from this machine (loopback)"

@@ -48,7 +48,7 @@ def header(first_byte: int, remaining: int) -> bytes:
 
 def plain_channel(member: Member) -> Channel | None:
     """The channel of a member that can be sent packets as they are, now."""
-    if member.subscription.identifier:
+    if member.subscription.identifier or member.subscription.positions:
         return None
     channel = cast("Channel | None", cast(Session, member.key).connection)
     if channel is None or channel.held or channel.alias_limit_out or channel.max_packet_out:
@@ -57,11 +57,13 @@ def plain_channel(member: Member) -> Channel | None:
 
 
 class Sending(Turn):
-    def send0(self, member: Channel, packets: bytes, count: int, version: int) -> None:
-        """QoS 0 packets."""
+    def send0(self, member: Channel, packets: bytes, count: int, version: int, commit: int) -> None:
+        """QoS 0 packets that go out when `commit` is on disk."""
         if member.held:
-            self._hold(member, packets, version)
+            self._hold(member, packets, version, commit)
             return
+        if commit > member.barrier:
+            member.barrier = commit
         member.out.append(packets)
         self.stats.publish_sent += count
         self.stats.sent += count
@@ -78,9 +80,12 @@ class Sending(Turn):
         group: Group | None = None,
         publisher: str = "",
         stored: Stored | None = None,
+        commit: int = 0,
+        position: int = 0,
     ) -> None:
         """A QoS 1 packet: `head`, a packet id of this session, `tail`; of a group that may have to choose again; of a
-        message that is `stored` for sessions that are durable."""
+        message that is `stored` for sessions that are durable; that goes out when `commit` is on disk, and has this
+        `position` in the delivery store."""
         session = member.session
         assert session is not None
         outbound = session.outbound
@@ -89,6 +94,9 @@ class Sending(Turn):
         flight = Flight(1, None, head, tail, version, size)
         flight.group = group
         flight.publisher = publisher
+        if commit:
+            flight.commit = commit
+            flight.position = position
         if member.held or outbound.quota <= 0 or budget.used >= budget.limit:
             delivery = session.flight_delivery(flight)
             delivery.message.stored = stored
@@ -102,6 +110,8 @@ class Sending(Turn):
         outbound.quota -= 1
         budget.used += size
         flights[packet_id] = flight
+        if commit > member.barrier:
+            member.barrier = commit
         if stored is not None and self.journal is not None:
             if session.durable:
                 kept = flight.kept = self.journal.keep_stored(session.number, stored, 1)
@@ -120,9 +130,19 @@ class Sending(Turn):
             self.dirty.append(member)
 
     def share0(
-        self, groups: list[Group], topic: str, publisher: str, run: bytes, size: int, load: int, version: int
+        self,
+        groups: list[Group],
+        topic: str,
+        publisher: str,
+        run: bytes,
+        size: int,
+        load: int,
+        version: int,
+        commit: int,
+        position: int,
     ) -> None:
-        """QoS 0 packets of one `size`, `load` bytes of it payload, in a `run`, each to one member of each group."""
+        """QoS 0 packets of one `size`, `load` bytes of it payload, in a `run`, each to one member of each group; when
+        `commit` is on disk. `position` is that of the first."""
         if self.open:
             self.settle_all()
         sharing = self.sharing
@@ -136,12 +156,16 @@ class Sending(Turn):
                 channel = None if member is None else plain_channel(member)
                 if member is None or channel is None or channel.version != version:
                     packet = run[start : start + size]
-                    sharing.give(group, member, message_of_packet(packet, version, FROM_CLIENT, publisher, self.now))
+                    message = message_of_packet(packet, version, FROM_CLIENT, publisher, self.now)
+                    if commit:
+                        message.commit = commit
+                        message.position = position + start // size
+                    sharing.give(group, member, message)
                     continue
                 group.sent(member, told, 0, self.now)
                 if total - end >= MANY * size and len(groups) == 1:
                     end += group.also(member, (total - end) // size, told, self.now) * size
-                self.send0(channel, run[start:end], (end - start) // size, version)
+                self.send0(channel, run[start:end], (end - start) // size, version, commit)
             start = end
 
     def share1(
@@ -154,8 +178,10 @@ class Sending(Turn):
         load: int,
         version: int,
         stored: Stored | None,
+        commit: int,
+        position: int,
     ) -> None:
-        """A QoS 1 packet, `load` bytes of it payload, to one member of each group."""
+        """A QoS 1 packet, `load` bytes of it payload, to one member of each group; when `commit` is on disk."""
         sharing = self.sharing
         for group in groups:
             member = sharing.choose(group, topic, publisher)
@@ -163,10 +189,12 @@ class Sending(Turn):
             if member is None or channel is None or channel.version != version or not self._may_fly(member):
                 message = message_of_packet(head + ANY_ID + tail, version, FROM_CLIENT, publisher, self.now)
                 message.stored = stored
+                message.commit = commit
+                message.position = position
                 sharing.give(group, member, message)
             else:
                 group.sent(member, load + len(topic) + HEADERS, 1, self.now)
-                self.send1(channel, head, tail, version, group, publisher, stored)
+                self.send1(channel, head, tail, version, group, publisher, stored, commit, position)
 
     def _may_fly(self, member: Member) -> bool:
         """Whether a message of QoS 1 can be sent to the member as such."""

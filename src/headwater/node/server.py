@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 from functools import partial
 from secrets import token_hex
 from typing import Final
 
 from headwater.node.access.access import Access
-from headwater.node.busy import Rest, Task
-from headwater.node.channel import BUSY, Channel, Entrance, Slow
-from headwater.node.chores import Chore
+from headwater.node.channel import Channel, Entrance
 from headwater.node.config import Config
 from headwater.node.connecting import Connecting
 from headwater.node.deciding import Deciding
 from headwater.node.delivering import Delivering
+from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.ending import Ending
+from headwater.node.flow import Flow
 from headwater.node.hooks import Hooks
 from headwater.node.hotpath import HotPath
-from headwater.node.loop import Plane
 from headwater.node.persistence.journal import Journal
 from headwater.node.publishing import Publishing
 from headwater.node.reporting import Reporting
@@ -34,7 +32,7 @@ from headwater.node.sharing import Sharing
 from headwater.node.statistics import Statistics, statistics_of
 from headwater.node.stats import Stats
 from headwater.node.subscribing import Subscribing
-from headwater.node.timers import Timer, Timers
+from headwater.node.timers import Timers
 from headwater.node.weights import Weights
 from headwater.routing.dispatcher_rules import DispatcherRules
 from headwater.routing.retained import Retained
@@ -84,32 +82,28 @@ DUP: Final = 0x08
 V5_CONNECT: Final = b"\x00\x04MQTT\x05"
 
 
-class Server(Slow):
+class Server(Flow):
     def __init__(self, config: Config, hooks: Hooks) -> None:
-        self.config = config
         self.hooks = hooks
         self.stats = Stats()
         self.budget = Budget(config.max_queue_memory)
-        self.timers = Timers()
         self.dispatcher_rules = DispatcherRules(config.shared_dispatcher, list(config.shared_dispatchers.items()))
         groups = Groups(self.dispatcher_rules.new)
         retained = Retained(config.max_retained, config.max_retained_bytes)
         self.router = Router(retained, groups, config.overlapping == "merge")
+        hot = HotPath(self.router, self.stats, self.budget)
+        super().__init__(config, hot, Timers())
         self.sessions: dict[str, Session] = {}
         self.channels: set[Channel] = set()
-        self.stalls: dict[Channel, Timer] = {}
         self.leaving: set[Channel] = set()
         self.stopping = False
         self.broker_id = config.broker_id or token_hex(8)
-        self.hot = hot = HotPath(self.router, self.stats, self.budget)
         hot.slow = self
-        self.chores = hot.chores
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
         hot.outbound_buffer = config.outbound_buffer
         hot.takes_qos1 = config.max_qos > 0
         hot.fanouts.max_topic_length = config.max_topic_length
         hot.fanouts.max_topic_levels = config.max_topic_levels
-        self.plane = Plane(hot, self.timers)
         self.deciding = Deciding()
         self.connecting = Connecting(self)
         self.ending = Ending(self)
@@ -124,10 +118,20 @@ class Server(Slow):
         self.access = Access(self, config.access)
         self.policy = POLICIES[config.queue_full]
         self.journal: Journal | None = None
+        self.coordinator: Coordinator | None = None
 
     def keep_in(self, journal: Journal) -> None:
         """From now on, what has to outlive the process goes there too."""
         self.journal = self.hot.journal = self.delivering.journal = journal
+
+    def store_by(self, coordinator: Coordinator) -> None:
+        """From now on, messages go to the delivery store first; there has to be a journal."""
+        assert self.journal is not None
+        self.coordinator = self.hot.coordinator = self.journal.coordinator = coordinator
+        self.hot.fanouts.coordinator = coordinator
+        self.hot.fanouts.forget("#", True)
+        self.hot.properties.positions_are_ours = True
+        self.hot.properties.blocks.clear()
 
     def promise(self, channel: Channel) -> None:
         """What was written to the channel in this turn may go out only when all changes until now are on disk."""
@@ -316,9 +320,9 @@ class Server(Slow):
             return
         channel.timer = self.timers.at(self.hot.now + LINGER, partial(self.lost, channel))
         if channel.backlog_size == 0 and channel.withheld is None:
-            self._shut(channel)
+            self.shut(channel)
 
-    def _shut(self, channel: Channel) -> None:
+    def shut(self, channel: Channel) -> None:
         """Say that nothing more comes. Closing at once could destroy what the client has not read yet."""
         assert channel.socket is not None
         try:
@@ -368,101 +372,9 @@ class Server(Slow):
             channel.send_bytes = _send_nothing
         self.channels.discard(channel)
 
-    def writable_wanted(self, channel: Channel) -> None:
-        self.plane.watch(channel, not channel.congested, True)
-        if channel not in self.stalls:
-            self._look_for_stall(channel, self.hot.now)
-
-    def _look_for_stall(self, channel: Channel, progress_at: float) -> None:
-        when = progress_at + self.config.write_timeout
-        self.stalls[channel] = self.timers.at(when, partial(self._check_stalled, channel))
-
-    def _check_stalled(self, channel: Channel) -> None:
-        del self.stalls[channel]
-        if channel.backlog_size == 0:
-            return
-        if self.hot.now >= channel.progress_at + self.config.write_timeout:
-            log.info("%r (%s) reads nothing; cut off", channel.client_id, channel.address)
-            self.close(channel, UNSPECIFIED_ERROR, with_will=True)
-            self.lost(channel)
-        else:
-            self._look_for_stall(channel, channel.progress_at)
-
-    def pause(self, channel: Channel, why: int) -> None:
-        """Do not read from this channel until `resume`."""
-        channel.paused |= why
-        self.plane.watch(channel, False, channel.backlog_size > 0)
-
-    def resume(self, channel: Channel, why: int) -> None:
-        channel.paused &= ~why
-        if channel.fd >= 0 and not channel.paused:
-            self.plane.watch(channel, not channel.congested, channel.backlog_size > 0)
-
-    def be_busy(self, channel: Channel) -> None:
-        """Deal with nothing else of this channel until `go_on`."""
-        self.hot.be_busy(channel)
-        if not channel.paused & BUSY:
-            self.pause(channel, BUSY)
-
-    def go_on(self, channel: Channel) -> None:
-        """What took long is done: deal with what came behind it."""
-        if channel.busy:
-            kept = self.hot.take_kept(channel)
-            self.resume(channel, BUSY)
-            if kept and channel.state != CLOSING:
-                self.hot.feed(channel, kept)
-
-    def begin(self, task: Task) -> None:
-        """Do what a packet asks for; if the turn has no time left for all of it, go on later."""
-        channel = task.channel
-        while task.step():
-            if channel.waits is not None:
-                self.be_busy(channel)
-                break
-            if time.monotonic() > self.hot.until:
-                self.be_busy(channel)
-                self.chores.add(task)
-                break
-
-    def do(self, chore: Chore) -> None:
-        """The same for what nobody waits for."""
-        while chore.piece():
-            if time.monotonic() > self.hot.until:
-                self.chores.add(chore)
-                break
-
-    def postponed(self, channel: Channel) -> None:
-        self.be_busy(channel)
-        self.chores.add(Rest(self, channel))
-
     def metered(self, channel: Channel, size: int, messages: int) -> None:
         if channel.state == CONNECTED:
             self.access.used(channel, size, messages)
-
-    def exhausted(self, channel: Channel) -> None:
-        log.info(
-            "%r (%s) reads too slowly, and max_queue_memory is used up; cut off", channel.client_id, channel.address
-        )
-        self.lost(channel)
-
-    def overfull(self, channel: Channel) -> None:
-        self.plane.watch(channel, False, channel.backlog_size > 0)
-
-    def relieved(self, channel: Channel) -> None:
-        channel.congested = False
-        self.plane.watch(channel, True, True)
-        self.delivering.drain(channel)
-
-    def written(self, channel: Channel) -> None:
-        channel.congested = False
-        self.plane.watch(channel, True, False)
-        if channel.waits is not None:
-            self.chores.add(channel.waits)
-            channel.waits = None
-        if not channel.finishing:
-            self.delivering.drain(channel)
-        elif channel.withheld is None:
-            self._shut(channel)
 
     # ---- routes ------------------------------------------------------------------------------------------------
 

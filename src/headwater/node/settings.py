@@ -105,13 +105,20 @@ def value_of(settings: BaseModel, name: str) -> Any:
 
 
 def load(
-    model: type[Model], path: str | None, environment: Mapping[str, str], flags: Mapping[str, Any]
+    model: type[Model],
+    path: str | None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
 ) -> Loaded[Model]:
-    """The settings from a TOML file (None: no file), the environment and flags (None: not given).
+    """The settings from a TOML file (None: no file), the environment and flags (None: not given). `defaults`, by dotted
+    names, count instead of the model's own.
 
     Raises ConfigError."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    for name, value in (defaults or {}).items():
+        _lay(merged, _nested(name, value), {}, "")
     if path is not None:
         _lay(merged, _read(path), origins, path)
     for name, variable, value in _from_environment(model, environment):
@@ -205,6 +212,8 @@ def _lay(
 
 def _explain(model: type[BaseModel], problem: Any, origins: Mapping[str, str]) -> str:
     place = [str(part) for part in problem["loc"]]
+    if not place:  # several settings that do not go together
+        return str(problem["msg"]).removeprefix("Value error, ")
     table, field = _find(model, place)
     key = ".".join(place)
     origin = origins.get(key, "")

@@ -98,7 +98,12 @@ class Sharing(Share):
         subscription = member.subscription
         identifiers = [subscription.identifier] if subscription.identifier else None
         retain = message.retain and subscription.retain_as_published
-        return Delivery(message, min(message.qos, subscription.qos), retain, identifiers, group)
+        coordinator = self.server.coordinator
+        if coordinator is not None and coordinator.groups_ask and not subscription.positions:
+            message = coordinator.unmarked(message)  # another member, that asks, had it or was to have it
+        delivery = Delivery(message, min(message.qos, subscription.qos), retain, identifiers, group)
+        delivery.positions = subscription.positions
+        return delivery
 
     # ---- nobody has room ---------------------------------------------------------------------------------------
 
@@ -108,6 +113,9 @@ class Sharing(Share):
             if message.qos == 0 or not kept:
                 return  # as for a session that is away
         line = self.line(group)
+        coordinator = self.server.coordinator
+        if coordinator is not None and coordinator.groups_ask:
+            message = coordinator.marked(message)  # who takes it may ask, and it may have been away until then
         delivery = Delivery(message, message.qos, False, None, group)
         if line.wait(delivery) != QUEUED:
             self._dropped(group, message, QUEUE_FULL)

@@ -43,7 +43,8 @@ class Statistics:
     dropped: int = 0
     """Messages that were not delivered."""
     drops: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DROP_REASONS, 0))
-    """The same by reason: queue_full, slow_reader (QoS 0), expired, too_large, not_authorized, session_ended."""
+    """The same by reason: queue_full, slow_reader (QoS 0), expired, too_large, not_authorized, session_ended,
+    too_many_topics (of the delivery store)."""
     bytes_received: int = 0
     bytes_sent: int = 0
     refused: int = 0

@@ -11,7 +11,10 @@ EXPIRED: Final = 2
 TOO_LARGE: Final = 3
 NOT_AUTHORIZED: Final = 4
 SESSION_ENDED: Final = 5
-DROP_REASONS: Final = ("queue_full", "slow_reader", "expired", "too_large", "not_authorized", "session_ended")
+TOO_MANY_TOPICS: Final = 6
+DROP_REASONS: Final = (
+    *("queue_full", "slow_reader", "expired", "too_large", "not_authorized", "session_ended", "too_many_topics"),
+)
 
 
 class Stats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headwater.message import Delivery, Subscription
+from headwater.message import POSITION_PROPERTY, Delivery, Subscription
 from headwater.node.busy import Task
 from headwater.node.channel import Channel
 from headwater.node.chores import Chore
@@ -49,6 +49,7 @@ class _Subscribe(Task):
         self.packet_id = packet_id
         self.requests = requests
         self.identifier = 0
+        self.positions = False
         self.reasons: list[int] = []
         self.wanted: list[Subscription] = []
         """Those that get retained messages."""
@@ -90,6 +91,7 @@ class _Subscribe(Task):
             retain_as_published=request.retain_as_published or channel.bridge,
             retain_handling=request.retain_handling,
             identifier=self.identifier,
+            positions=self.positions,
         )
         is_new = request.filter not in self.session.subscriptions
         reason = self.server.subscribing.subscribe_one(channel, self.session, request, subscription)
@@ -127,7 +129,9 @@ class _Subscribe(Task):
                 continue
             if message.owner is not None and not server.access.may_still_publish(message):
                 continue
-            server.delivering.offer(session, Delivery(message, min(message.qos, subscription.qos), True, identifiers))
+            delivery = Delivery(message, min(message.qos, subscription.qos), True, identifiers)
+            delivery.positions = subscription.positions
+            server.delivering.offer(session, delivery)
             server.hooks.tell("retain_published", self.channel, message)
         if walk.is_done:
             self.walk = None
@@ -221,8 +225,10 @@ class Subscribing:
         server = self.server
         requests = server.hooks.transform("subscribe", packet.requests, channel)
         work = _Subscribe(server, channel, session, packet.packet_id, requests)
-        if packet.properties is not None and packet.properties.subscription_identifiers:
-            work.identifier = packet.properties.subscription_identifiers[0]
+        if packet.properties is not None:
+            if packet.properties.subscription_identifiers:
+                work.identifier = packet.properties.subscription_identifiers[0]
+            work.positions = (POSITION_PROPERTY, "yes") in (packet.properties.user_properties or [])
         if work.identifier and not server.config.subscription_identifier_available:
             raise RemoteProtocolError(
                 SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED, "subscription identifiers are not supported"
@@ -251,7 +257,7 @@ class Subscribing:
         session.subscriptions[name] = subscription
         if subscription.share is not None and channel.backlog_size == 0:
             channel.shares = True
-        self.server.router.subscribe(session, subscription)
+        self._route(session, subscription)
         self._keep(session, name, subscription)
         self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
         if is_new:
@@ -261,9 +267,14 @@ class Subscribing:
     def restore(self, session: Session, subscription: Subscription) -> None:
         """A subscription of a session that was on disk, and whose client is away."""
         self.count += 1
-        self.server.router.subscribe(session, subscription)
+        self._route(session, subscription)
         if subscription.share is not None:
             self.server.router.groups.set_online(session, False)
+
+    def _route(self, session: Session, subscription: Subscription) -> None:
+        if subscription.positions and subscription.share is not None and self.server.coordinator is not None:
+            self.server.coordinator.groups_ask = True
+        self.server.router.subscribe(session, subscription)
 
     def _keep(self, session: Session, name: str, subscription: Subscription) -> None:
         journal = self.server.journal

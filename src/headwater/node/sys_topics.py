@@ -89,6 +89,7 @@ class SysTopics:
             "reports/ignored/bad": str(now.reports_bad),
             "reports/ignored/early": str(now.reports_early),
         }
+        figures.update(_store_figures(self._server))
         figures.update(self._loads(now, time))
         return figures
 
@@ -107,6 +108,19 @@ class SysTopics:
                 self._averages[key] = average
                 shown[key] = f"{average:.2f}"
         return shown
+
+
+def _store_figures(server: Server) -> dict[str, str]:
+    """Of the delivery store, if there is one."""
+    coordinator = server.coordinator
+    if coordinator is None:
+        return {}
+    return {
+        "store/positions/first": str(coordinator.store.first),
+        "store/positions/next": str(coordinator.store.next),
+        "store/positions/taken": str(coordinator.taken_messages),
+        "store/pending/bytes": str(coordinator.pending),
+    }
 
 
 def _group_figures(groups: list[GroupView]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import V5, V311, Publish
 
 if TYPE_CHECKING:
+    from headwater.node.delivery.coordinator import Coordinator
     from headwater.node.persistence.journal import Journal
 
 BACKLOG_PIECE: Final = 262144
@@ -49,6 +50,7 @@ class Turn:
         self.open: list[Fanout] = []
         self.dirty: list[Channel] = []
         self.journal: Journal | None = None
+        self.coordinator: Coordinator | None = None
         self.changed = False
         """Something that is kept on disk has changed in this turn."""
         self.durable = 0
@@ -89,21 +91,28 @@ class Turn:
         fanout.claimed = False
         count = fanout.count
         fanout.count = 0
+        commit = self.commit_of(fanout)
         if fanout.pieces4:
-            self._hand_out(fanout.pieces4, fanout.members4, count, V311)
+            self._hand_out(fanout.pieces4, fanout.members4, count, V311, commit)
             fanout.pieces4 = []
         if fanout.pieces5:
-            self._hand_out(fanout.pieces5, fanout.members5, count, V5)
+            self._hand_out(fanout.pieces5, fanout.members5, count, V5, commit)
             fanout.pieces5 = []
 
-    def _hand_out(self, pieces: list[bytes], members: list[Channel], count: int, version: int) -> None:
+    def commit_of(self, fanout: Fanout) -> int:
+        """The commit by which messages of this turn are in the delivery store; 0: they do not go there."""
+        return self.journal.sequence if fanout.stored and self.journal is not None else 0
+
+    def _hand_out(self, pieces: list[bytes], members: list[Channel], count: int, version: int, commit: int) -> None:
         blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         stats = self.stats
         dirty = self.dirty
         for channel in members:
             if channel.held:
-                self._hold(channel, blob, version)
+                self._hold(channel, blob, version, commit)
                 continue
+            if commit > channel.barrier:
+                channel.barrier = commit
             channel.out.append(blob)
             stats.publish_sent += count
             stats.sent += count
@@ -111,7 +120,7 @@ class Turn:
                 channel.dirty = True
                 dirty.append(channel)
 
-    def _hold(self, channel: Channel, blob: bytes, version: int) -> None:
+    def _hold(self, channel: Channel, blob: bytes, version: int, commit: int) -> None:
         """QoS 0 packets for a channel where something waits already: offer them one by one."""
         session = channel.session
         if session is None:
@@ -131,7 +140,9 @@ class Turn:
             packet = decode(blob[pos], blob[p : p + remaining], version, FROM_CLIENT)
             assert isinstance(packet, Publish)
             pos = p + remaining
-            self.delivering.offer(session, Delivery(message_of(packet, "", self.now), 0, False))
+            message = message_of(packet, "", self.now)
+            message.commit = commit
+            self.delivering.offer(session, Delivery(message, 0, False))
 
     # ---- out ---------------------------------------------------------------------------------------------------
 

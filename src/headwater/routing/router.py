@@ -31,6 +31,7 @@ class Recipient:
         self.qos = 0
         self.retain_as_published = False
         self.any_no_local = False
+        self.positions = False
         self.identifiers: list[int] | None = None
         for subscription in subscriptions:
             if subscription.qos > self.qos:
@@ -39,6 +40,8 @@ class Recipient:
                 self.retain_as_published = True
             if subscription.no_local:
                 self.any_no_local = True
+            if subscription.positions:
+                self.positions = True
             if subscription.identifier:
                 if self.identifiers is None:
                     self.identifiers = []
@@ -50,7 +53,9 @@ class Recipient:
             others = [s for s in self.subscriptions if not s.no_local]
             return Recipient(self.session, others).delivery(message, False) if others else None
         qos = message.qos if message.qos < self.qos else self.qos
-        return Delivery(message, qos, message.retain and self.retain_as_published, self.identifiers)
+        delivery = Delivery(message, qos, message.retain and self.retain_as_published, self.identifiers)
+        delivery.positions = self.positions
+        return delivery
 
 
 class Route:

@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 from headwater.client import Client
+from headwater.disk.errors import StorageError
 from headwater.message import Message
 from headwater.node.admin.app import make_app
 from headwater.node.admin.token import TokenGuard
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.persistence.backend import StorageError
 from headwater.node.persistence.memory import MemoryBackend
 from headwater.node.selector import run
 from tests.node.admin.api import TOKEN, admin

@@ -103,10 +103,13 @@ class Access:
         self._expiries: dict[Channel, Timer] = {}
         self._dummy = ""
         self._shared: dict[str | None, Rights] = {}
+        self.generation = 0
+        """Another number whenever rights that were given before may not be the same any more."""
         self._use(settings, _Loaded(settings))
 
     def _use(self, settings: AccessSettings, loaded: _Loaded) -> None:
         self.settings = settings
+        self.generation += 1
         self._passwords = loaded.passwords
         self._tokens = loaded.tokens
         self._rules = loaded.rules
@@ -131,17 +134,24 @@ class Access:
             return None
         if packet.client_id.startswith(PREFIX):
             return Refusal(CLIENT_IDENTIFIER_NOT_VALID, f"{PREFIX} is for bridges")
+        if self.is_banned(channel, packet):
+            return Refusal(BANNED)
+        if self.settings.connection_rate:
+            network = network_of(host_of(channel.address))
+            if not self._rates.take(network, self.server.hot.now):
+                return Refusal(CONNECTION_RATE_EXCEEDED)
+        return None
+
+    def is_banned(self, channel: Channel, packet: Connect) -> bool:
+        if not self.bans:
+            return False
         now = self.server.hot.now
-        network = network_of(host_of(channel.address))
-        if self.bans and (
-            self.bans.find(ADDRESS, network, now)
+        found = (
+            self.bans.find(ADDRESS, network_of(host_of(channel.address)), now)
             or self.bans.find(CLIENT, packet.client_id, now)
             or (packet.username and self.bans.find(USER, packet.username, now))
-        ):
-            return Refusal(BANNED)
-        if self.settings.connection_rate and not self._rates.take(network, now):
-            return Refusal(CONNECTION_RATE_EXCEEDED)
-        return None
+        )
+        return bool(found)
 
     def authenticate(self, channel: Channel, packet: Connect) -> Answer:
         """Who this is: None when that is settled, a refusal, or somebody to wait for."""
@@ -177,6 +187,10 @@ class Access:
         self._identities[channel] = identity
         return None
 
+    def introduced(self, channel: Channel) -> Identity:
+        """Who it is that was let in and makes no session."""
+        return self._identities.pop(channel, None) or Identity(channel.username)
+
     def receive(self, channel: Channel) -> Refusal | None:
         """All agree on who it is; what speaks against it now is only a ban or a quota."""
         name = channel.username
@@ -189,7 +203,7 @@ class Access:
     def _check_password(self, channel: Channel, packet: Connect, user: str, password: bytes | None) -> Answer:
         encoded = None if self._passwords is None else self._passwords.entries.get(user)
         if not password or self._passwords is None:
-            return self._failed(channel, packet, "not a token" if password else "no password")
+            return self.failed(channel, packet, "not a token" if password else "no password")
         if encoded is not None and self._recent.knows(user, encoded, password, self.server.hot.now):
             return self._known(channel, Identity(user, encoded=encoded))
         return self._verify_password(channel, packet, encoded, password)
@@ -204,7 +218,7 @@ class Access:
         except Overloaded:
             return Refusal(SERVER_BUSY, "too many clients connect at once")
         if encoded is None or not right:
-            return self._failed(channel, packet, "wrong user name or password")
+            return self.failed(channel, packet, "wrong user name or password")
         if self._passwords is None or self._passwords.entries.get(user) != encoded:
             return Refusal(SERVER_BUSY, "the users have just changed")
         self._recent.add(user, encoded, password, self.server.hot.now)
@@ -222,10 +236,11 @@ class Access:
         except Overloaded:
             return Refusal(SERVER_BUSY, "too many clients connect at once")
         except TokenError as error:
-            return self._failed(channel, packet, f"token: {error}")
+            return self.failed(channel, packet, f"token: {error}")
         return self._known(channel, identity)
 
-    def _failed(self, channel: Channel, packet: Connect, why: str) -> Refusal:
+    def failed(self, channel: Channel, packet: Connect, why: str) -> Refusal:
+        """What was shown is wrong: that is counted, and may become a ban."""
         settings = self.settings
         now = self.server.hot.now
         log.info("%r as %r (%s) is refused: %s", packet.client_id, packet.username, channel.address, why)
@@ -378,6 +393,7 @@ class Access:
     def ban(self, kind: str, value: str, seconds: float | None, reason: str) -> Ban:
         """Refuse an address, user or client (id) from now on, and end its connections. None: until it is lifted."""
         now = self.server.hot.now
+        self.generation += 1
         ban = self.bans.add(kind, value, NEVER if seconds is None else now + seconds, reason)
         for channel in list(self.server.channels):
             found = {

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Res
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from headwater.disk.errors import StorageError
 from headwater.message import NEVER, Message
 from headwater.node.access.limits import Ban
 from headwater.node.admin import views
@@ -21,7 +22,6 @@ from headwater.node.admin.token import require_token
 from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
 from headwater.node.group_view import GroupView
-from headwater.node.persistence.backend import StorageError
 from headwater.node.statistics import Statistics
 from headwater.node.tracing import TooManyTraces, Trace, Tracing
 from headwater.routing.topics import InvalidTopicFilter, check_filter

@@ -1,0 +1,186 @@
+"""Stores and then delivers: every message whose topic is to be stored gets a position before anybody else gets it.
+
+Theory. A message is taken in the turn of the loop in which it comes. It goes into the store with the commit of that
+turn (node/persistence/journal.py), which is the one clock of what is on disk: its publisher is acknowledged after that
+commit, and its subscribers are sent it after that commit. So nobody has ever seen a message that a crash can take back,
+and what a position names for one is the same for all.
+
+    PUBLISH -> take: position n, of commit c -> routed as ever; each channel it is written to has barrier c
+    commit c: the store has it, synced -> acknowledgements and messages up to barrier c are sent
+
+What is taken and not on disk is bounded: above `max_pending` bytes, who publishes is not read from until a commit is
+done. Topics are bounded by `max_topics`: a message that would make one more is refused whole.
+
+A subscriber that asks for positions gets each message with its position as a user property. A publisher's own property
+of that name is removed, or anybody could invent positions.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from headwater.message import POSITION_PROPERTY, Message, UserProperties
+from headwater.node.delivery.properties import described
+from headwater.routing.topics import matches
+from headwater.store.intake import RETAIN, Intake, Taken
+
+if TYPE_CHECKING:
+    from headwater.node.flow import Flow
+    from headwater.store.store import Store
+
+EVERYTHING: Final = "#"
+
+
+class Coordinator:
+    """`store` is where the messages are to go that match one of `filters`; a commit brings them there."""
+
+    def __init__(self, flow: Flow, store: Store, filters: list[str], max_pending: int, max_topics: int) -> None:
+        self.flow = flow
+        self.store = store
+        self.store_id: str = store.id
+        self.filters = filters
+        self.max_pending = max_pending
+        self.max_topics = max_topics
+        self.intake = Intake(store.next)
+        self.writing = 0
+        """Bytes of the commit that is on its way."""
+        self.began_with: int = self.intake.next
+        self.bytes_stored = 0
+        self.seconds = 0.0
+        """That bringing them to disk has taken."""
+        self.groups_ask = False
+        """There is, or was, a shared subscription that asks for positions."""
+        self._known: int = store.known_topics()
+        self._fresh: set[bytes] = set()
+        """Topics that the store does not know yet, and for which there is room."""
+        self._now = -1.0
+        self._arrival = 0
+
+    # ---- what is stored ----------------------------------------------------------------------------------------
+
+    def stores(self, topic: str) -> bool:
+        """Topics that begin with `$` only if a filter names them, as for any subscriber."""
+        for filter in self.filters:
+            if filter == EVERYTHING:
+                if not topic.startswith("$"):
+                    return True
+            elif matches(filter, topic):
+                return True
+        return False
+
+    def room_for(self, topic: bytes) -> bool:
+        """Whether a message of a topic that is stored may be taken; if so, the topic counts from now on."""
+        if topic in self._fresh or self.store.knows(topic):
+            return True
+        if self._known + len(self._fresh) >= self.max_topics:
+            return False
+        self._fresh.add(topic)
+        return True
+
+    def admits(self, topic: str) -> bool:
+        """False: the message has to be refused, as its topic would be one too many."""
+        return not self.stores(topic) or self.room_for(topic.encode())
+
+    # ---- taking ------------------------------------------------------------------------------------------------
+
+    def take(self, message: Message, now: float, commit: int) -> bool:
+        """A message that is admitted gets its position, if its topic is stored; else False."""
+        if not self.stores(message.topic):
+            return False
+        flags = message.qos | RETAIN if message.retain else message.qos
+        message.position = self.intake.take(
+            message.topic.encode(),
+            message.payload,
+            flags,
+            message.publisher,
+            self.arrival(now),
+            described(message, now),
+        )
+        message.commit = commit
+        return True
+
+    def arrival(self, now: float) -> int:
+        """What the wall clock says in the turn of `now`, in microseconds since 1970; it is looked at once a turn."""
+        if now != self._now:
+            self._now = now
+            self._arrival = int(time.time() * 1e6)
+        return self._arrival
+
+    # ---- commits -----------------------------------------------------------------------------------------------
+
+    @property
+    def taken_messages(self) -> int:
+        """Since the start."""
+        return self.intake.next - self.began_with
+
+    @property
+    def pending(self) -> int:
+        """Bytes that are taken and not on disk."""
+        return self.writing + self.intake.taken.size
+
+    @property
+    def too_much(self) -> bool:
+        return self.writing + self.intake.taken.size > self.max_pending
+
+    def hand_over(self) -> Taken | None:
+        """What the commit that begins now has to bring to the store."""
+        taken = self.intake.hand_over()
+        self.writing = 0 if taken is None else taken.size
+        return taken
+
+    def on_disk(self, taken: Taken) -> None:
+        """The commit is done."""
+        self.writing = 0
+        self.bytes_stored += taken.size
+        self._known = self.store.known_topics()
+        if self._fresh:
+            self._fresh.difference_update(taken.topics)
+        if not self.too_much:
+            self.flow.store_keeps_up()
+
+    def messages_were_removed(self) -> None:
+        """By retention: topics may have gone with them, and are counted anew if they come back."""
+        self._known = self.store.known_topics()
+        self.flow.hot.fanouts.forget(EVERYTHING, True)
+
+    # ---- positions ---------------------------------------------------------------------------------------------
+
+    def marked(self, message: Message) -> Message:
+        """The message for those who ask for its position, if it has one."""
+        if message.position == 0:
+            return message
+        marked = message.marked
+        if marked is None:
+            pairs: UserProperties = [] if message.user_properties is None else list(message.user_properties)
+            pairs.append((POSITION_PROPERTY, f"{self.store_id}:{message.position}"))
+            marked = message.marked = message.with_user_properties(pairs)
+            marked.commit = message.commit
+        return marked
+
+    def unmarked(self, message: Message) -> Message:
+        """The message for those who do not: it was meant for somebody else in their shared group."""
+        if not _has_position(message):
+            return message
+        plain = message.with_user_properties(_without_position(message))
+        plain.commit = message.commit
+        return plain
+
+    def clean(self, message: Message) -> None:
+        """Positions are ours to say."""
+        if _has_position(message):
+            message.user_properties = _without_position(message)
+
+
+def _has_position(message: Message) -> bool:
+    pairs = message.user_properties
+    if pairs is not None:
+        for pair in pairs:
+            if pair[0] == POSITION_PROPERTY:
+                return True
+    return False
+
+
+def _without_position(message: Message) -> UserProperties | None:
+    pairs = message.user_properties
+    return None if pairs is None else [pair for pair in pairs if pair[0] != POSITION_PROPERTY] or None

@@ -1,0 +1,344 @@
+"""The broker's own access, for those who come by HTTP: the same users, rules, bans and hooks as for MQTT.
+
+Theory. REST runs in a thread of its own; users, rules and routing belong to the broker's loop. So each request goes
+there once to find out who asks, and what it publishes goes there again. A caller is brought before `access` as a client
+is that connects: a channel without a socket, and a CONNECT without a client id, which makes no session. What it may
+read is decided by its rights, in any thread.
+
+    Authorization: Basic …    user name and password
+    Authorization: Bearer …   a token (JWT), or the one of `rest.token`
+    nothing                   nobody: where anonymous clients are let in
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import time
+from collections import OrderedDict
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from ipaddress import ip_address
+from typing import Any, Final, TypeVar
+
+from headwater.disk.errors import StorageError
+from headwater.message import NEVER, Message
+from headwater.node.access.limits import USER, host_of
+from headwater.node.access.tokens import Identity, looks_like_token
+from headwater.node.admin.secret import Secret
+from headwater.node.broker import Broker
+from headwater.node.channel import Channel
+from headwater.node.delivery.rest_settings import RestSettings
+from headwater.node.hooks import Refusal
+from headwater.node.transports.sockets import is_loopback
+from headwater.routing.topics import InvalidTopicName, check_name, is_reserved
+from headwater.session.outbound import Outbound
+from headwater.session.rights import Rights
+from headwater.session.session import Session
+from headwater.store.rest.gate import Approach, Caller, Gate, Publication, Refused, Unauthorized
+from headwater.wire.packets import V5, Connect
+from headwater.wire.reasons import BANNED, CONNECTION_RATE_EXCEEDED, NOT_AUTHORIZED, SERVER_BUSY
+
+PUBLISHER: Final = "rest"
+"""The client id of what is published here, with the user's name behind it: `rest:alice`."""
+MOST_REMEMBERED: Final = 65_536
+"""Topics of which a caller's rights are remembered; connections that were seen before."""
+PATIENCE: Final = 10.0
+"""Seconds that a guard of `acl_check` has to answer a thread."""
+WHAT_TO_SHOW: Final = "say who you are: user name and password (Basic), or a token (Bearer), as for MQTT"
+Found = TypeVar("Found")
+
+
+class BrokerCaller(Caller):
+    """Rights as they were when the request came; `is_current` says for how long. Who has shown `rest.token` (`asks`
+    false) is not judged by guards either."""
+
+    def __init__(
+        self, gate: BrokerGate, channel: Channel, rights: Rights | None, expires_at: float = NEVER, asks: bool = True
+    ) -> None:
+        self.channel = channel
+        self.rights = rights
+        self.name = channel.username or ""
+        self._gate = gate
+        self._generation = gate.broker.server.access.generation
+        self._expires_at = expires_at
+        self.asks = asks and gate.broker.hooks.listens("acl_check")
+        self._known: dict[str, bool] = {}
+        self.is_unrestricted = rights is None and not self.asks
+        everything = rights is None or rights.may_subscribe("#", True)
+        self.sees_all = everything and (not self.asks or gate.allows(channel, "#", False))
+        self._reads_all = everything and not self.asks
+
+    def may_read(self, topic: str) -> bool:
+        if self._reads_all and not topic.startswith("$"):
+            return True
+        known = self._known.get(topic)
+        if known is None:
+            known = self._decide(topic)
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[topic] = known
+        return known
+
+    def _decide(self, topic: str) -> bool:
+        rights = self.rights
+        if rights is not None and not (rights.receives(topic) and rights.may_subscribe(topic, False)):
+            return False
+        return not self.asks or self._gate.allows_from_thread(self.channel, topic)
+
+    def may_publish(self, topic: str) -> bool:
+        return not is_reserved(topic) and (self.rights is None or self.rights.publishes(topic.encode()))
+
+    def is_current(self) -> bool:
+        return self._generation == self._gate.broker.server.access.generation and time.monotonic() < self._expires_at
+
+
+class BrokerGate(Gate):
+    """Made on the broker's loop, when the broker has started; `token` is that of `rest.token`."""
+
+    def __init__(self, broker: Broker, settings: RestSettings, token: str = "") -> None:
+        self.broker = broker
+        self._settings = settings
+        self._token = Secret(token) if token else None
+        self._loop = asyncio.get_running_loop()
+        self._connections: OrderedDict[str, None] = OrderedDict()
+
+    # ---- who ---------------------------------------------------------------------------------------------------
+
+    async def authenticate(self, approach: Approach) -> Caller:
+        return await self._on_loop(self._authenticate(approach))
+
+    async def _authenticate(self, approach: Approach) -> Caller:
+        server = self.broker.server
+        server.hot.now = time.monotonic()
+        user, secret, is_token = _credentials(approach.authorization)
+        channel = self._channel(approach)
+        packet = Connect("", V5, username=user, password=secret)
+        channel.learn(packet)
+        refusal = self._admit(channel, packet)
+        if refusal is None and is_token and self._token is not None and self._token.is_shown_by(_text(secret)):
+            channel.username = None
+            return BrokerCaller(self, channel, None, asks=False)
+        if refusal is None and secret is None and user is None:
+            _check_host(approach, channel)
+        if refusal is None:
+            refusal = server.hooks.allow("connect", channel, packet)
+        if refusal is None:
+            refusal = await self._identify(channel, packet, is_token)
+        server.hot.now = time.monotonic()
+        identity = server.access.introduced(channel)
+        if refusal is None and self._is_banned(identity):
+            refusal = Refusal(BANNED)
+        if refusal is not None:
+            raise _refused(refusal, approach.authorization is not None)
+        return self._caller(channel, identity)
+
+    def _channel(self, approach: Approach) -> Channel:
+        channel = Channel(self.broker.server.hot, -1, _never, _never)
+        config = self.broker.config
+        allowed = self._settings.allow_anonymous
+        channel.address = approach.address
+        channel.loopback = is_loopback(host_of(approach.address))
+        channel.allow_anonymous = config.allow_anonymous if allowed is None else allowed
+        channel.max_qos = config.max_qos
+        return channel
+
+    def _admit(self, channel: Channel, packet: Connect) -> Refusal | None:
+        """A connection counts once in the rate of its address, however much is asked over it."""
+        access = self.broker.server.access
+        if channel.address in self._connections:
+            return Refusal(BANNED) if access.is_banned(channel, packet) else None
+        refusal = access.admit(channel, packet)
+        if refusal is None:
+            self._connections[channel.address] = None
+            if len(self._connections) > MOST_REMEMBERED:
+                self._connections.popitem(last=False)
+        return refusal
+
+    async def _identify(self, channel: Channel, packet: Connect, is_token: bool) -> Refusal | None:
+        server = self.broker.server
+        if is_token and not server.hooks.listens("connect_authenticate"):
+            takes_tokens = bool(server.access.settings.jwt_key_file)
+            if not takes_tokens or packet.password is None or not looks_like_token(packet.password):
+                return server.access.failed(channel, packet, "not a token")
+        answer = server.connecting.authenticate(channel, packet)
+        return answer if answer is None or isinstance(answer, Refusal) else await answer
+
+    def _is_banned(self, identity: Identity) -> bool:
+        name = identity.username
+        server = self.broker.server
+        return name is not None and server.access.bans.find(USER, name, server.hot.now) is not None
+
+    def _caller(self, channel: Channel, identity: Identity) -> Caller:
+        rights = self.broker.server.access.rights_of(identity, "")
+        now = self.broker.server.hot.now
+        return BrokerCaller(self, channel, rights, NEVER if identity.seconds is None else now + identity.seconds)
+
+    # ---- what --------------------------------------------------------------------------------------------------
+
+    def allows(self, channel: Channel, topic: str, write: bool) -> bool:
+        """What the guards of `acl_check` say."""
+        return self.broker.hooks.allow("acl_check", channel, topic, write) is None
+
+    def allows_from_thread(self, channel: Channel, topic: str) -> bool:
+        """The same, from another thread than the broker's."""
+        try:
+            asked = asyncio.run_coroutine_threadsafe(self._allows(channel, topic), self._loop)
+            return asked.result(PATIENCE)
+        except (RuntimeError, TimeoutError, CancelledError):
+            return False  # the broker has stopped, or does not answer
+
+    async def _allows(self, channel: Channel, topic: str) -> bool:
+        return self.allows(channel, topic, False)
+
+    @property
+    def largest_payload(self) -> int:
+        return self.broker.config.max_payload_size or self.broker.config.max_packet_size
+
+    def is_ready(self) -> bool:
+        broker = self.broker
+        return bool(broker.listeners) and not broker.server.stopping and broker.failure is None
+
+    # ---- publishing --------------------------------------------------------------------------------------------
+
+    async def publish(self, caller: Caller, publication: Publication) -> int | None:
+        assert isinstance(caller, BrokerCaller)
+        return await self._on_loop(self._publish(caller, publication))
+
+    async def _publish(self, caller: BrokerCaller, publication: Publication) -> int | None:
+        server = self.broker.server
+        if not self.is_ready():
+            raise Refused(503, "unavailable", "the broker takes no messages now")
+        server.hot.now = time.monotonic()
+        self._check(caller, publication)
+        message = _message(caller, publication, server.hot.now)
+        if server.hooks.slow:
+            message = server.hooks.transform("publish", message, caller.channel)
+        if server.publishing.is_refused(message):
+            raise Refused(
+                507, "full", f"the store has as many topics as it may have ({self.broker.config.store.max_topics})"
+            )
+        server.publishing.route(message, self._session(caller))
+        server.plane.wake()
+        try:
+            await self.broker.committed()
+        except StorageError as error:
+            raise Refused(503, "unavailable", f"it was published, and may not be on disk: {error}") from error
+        return message.position or None
+
+    def _check(self, caller: BrokerCaller, publication: Publication) -> None:
+        """As for a PUBLISH packet."""
+        server, config = self.broker.server, self.broker.config
+        topic = publication.topic
+        try:
+            if len(topic.encode()) > config.max_topic_length:
+                raise InvalidTopicName(f"the topic name has more than {config.max_topic_length} bytes")
+            check_name(topic, config.max_topic_levels)
+        except InvalidTopicName as error:
+            raise Refused(422, "unprocessable", str(error)) from None
+        if publication.qos > config.max_qos:
+            raise Refused(422, "unprocessable", f"`qos` is at most {config.max_qos} here")
+        if publication.retain and not config.retain_available:
+            raise Refused(422, "unprocessable", "messages are not retained here; say retain=false")
+        if len(publication.payload) > self.largest_payload:
+            raise Refused(413, "too_large", f"a payload has at most {self.largest_payload} bytes here")
+        if not caller.may_publish(topic):
+            server.access.refused_publishes += 1
+            raise Refused(403, "forbidden", "you may not publish to this topic")
+        if caller.asks and not self.allows(caller.channel, topic, True):
+            raise Refused(403, "forbidden", "you may not publish to this topic")
+        if server.coordinator is not None and server.coordinator.too_much:
+            raise Refused(503, "unavailable", "the disk does not keep up; try again")
+
+    def _session(self, caller: BrokerCaller) -> Session:
+        """Nobody's but the message's publisher: rights and quotas of what is retained are looked up by it."""
+        server = self.broker.server
+        session = Session(_publisher(caller), Outbound(server.budget, 0, 0, server.policy))
+        session.username = caller.channel.username
+        session.rights = caller.rights
+        return session
+
+    # ---- threads -----------------------------------------------------------------------------------------------
+
+    async def _on_loop(self, work: Coroutine[Any, Any, Found]) -> Found:
+        """Done on the broker's loop, awaited on REST's."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise Refused(503, "unavailable", "the broker has stopped") from None
+        return await asyncio.wrap_future(future)
+
+
+def _never(*arguments: object) -> Any:
+    raise RuntimeError("not connected")
+
+
+def _text(secret: bytes | None) -> str:
+    return (secret or b"").decode("utf-8", "surrogateescape")
+
+
+def _credentials(authorization: str | None) -> tuple[str | None, bytes | None, bool]:
+    """User, password or token, and whether it is a token. Raises Unauthorized."""
+    if authorization is None:
+        return None, None, False
+    scheme, _, rest = authorization.strip().partition(" ")
+    rest = rest.strip()
+    if scheme.lower() == "bearer" and rest:
+        return None, rest.encode("latin-1", "replace"), True
+    if scheme.lower() == "basic":
+        try:
+            user, colon, password = base64.b64decode(rest, validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            raise Unauthorized("Authorization: what stands behind Basic is no base64 of user:password") from None
+        if colon and "\0" not in user:
+            return user, password.encode(), False
+    raise Unauthorized(WHAT_TO_SHOW)
+
+
+def _check_host(approach: Approach, channel: Channel) -> None:
+    """Nobody in particular, let in because it is on this machine: it may be a web page that has a name of its own point
+    here. Such a page says the name."""
+    if channel.allow_anonymous is None and channel.loopback and not _is_address(approach.host):
+        raise Unauthorized("as nobody in particular, call this machine localhost, or by its address")
+
+
+def _is_address(host: str) -> bool:
+    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    if name.lower() in ("", "localhost"):
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _refused(refusal: Refusal, has_shown: bool) -> Refused:
+    if refusal.reason == BANNED:
+        return Refused(403, "banned", "too much of what came from here was wrong; come back later")
+    if refusal.reason == CONNECTION_RATE_EXCEEDED:
+        return Refused(429, "too_many", "too many connections come from here; come back later")
+    if refusal.reason == SERVER_BUSY:
+        return Refused(503, "unavailable", refusal.text or "busy; try again")
+    if refusal.reason == NOT_AUTHORIZED and has_shown:
+        return Unauthorized("user name, password or token are not accepted")
+    return Unauthorized(WHAT_TO_SHOW)
+
+
+def _publisher(caller: BrokerCaller) -> str:
+    return f"{PUBLISHER}:{caller.name}" if caller.name else PUBLISHER
+
+
+def _message(caller: BrokerCaller, publication: Publication, now: float) -> Message:
+    return Message(
+        publication.topic,
+        publication.payload,
+        publication.qos,
+        publication.retain,
+        publisher=_publisher(caller),
+        expires_at=NEVER if publication.expiry is None else now + publication.expiry,
+        content_type=publication.content_type,
+        user_properties=list(publication.user_properties) or None,
+    )

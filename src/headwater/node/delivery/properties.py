@@ -1,0 +1,38 @@
+"""What travels with a message beside its payload, as JSON for the delivery store; only what is there is named."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+
+from headwater.message import NEVER, Message
+from headwater.session.translate import ROUNDING
+
+
+def described(message: Message, now: float) -> bytes:
+    """The properties of a message that came at `now`; empty if it has none."""
+    expires_at = message.expires_at
+    if (
+        expires_at == NEVER
+        and message.user_properties is None
+        and message.payload_format is None
+        and message.content_type is None
+        and message.response_topic is None
+        and message.correlation_data is None
+    ):
+        return b""
+    fields: dict[str, object] = {}
+    if message.content_type is not None:
+        fields["content_type"] = message.content_type
+    if message.response_topic is not None:
+        fields["response_topic"] = message.response_topic
+    if message.correlation_data is not None:
+        fields["correlation_data"] = base64.b64encode(message.correlation_data).decode()
+    if message.payload_format is not None:
+        fields["payload_format"] = message.payload_format
+    if message.user_properties:
+        fields["user"] = message.user_properties
+    if expires_at != NEVER:
+        fields["expiry"] = max(0, math.ceil(expires_at - now - ROUNDING))
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode() if fields else b""

@@ -1,0 +1,54 @@
+"""The settings of REST over the delivery store: the table `[rest]` of the configuration."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field, SecretStr, model_validator
+
+from headwater.node.settings import Settings
+
+SHORTEST_TOKEN: Final = 16
+
+
+class RestSettings(Settings):
+    """REST over the delivery store."""
+
+    enabled: bool = Field(
+        default=False, description="Whether the delivery store is served by REST (docs/rest.md); it needs `store`."
+    )
+    host: str = Field(default="localhost", description="Name or address that it listens on.")
+    port: int = Field(default=8080, ge=0, le=65535, description="Its TCP port; 0 takes a free one.")
+    certificate: str = Field(
+        default="", description="File with the certificate and those between it and the root (PEM); empty: plain HTTP."
+    )
+    key: str = Field(default="", description="File with the certificate's private key (PEM, without a passphrase).")
+    allow_anonymous: bool | None = Field(
+        default=None, description="As the setting of the same name for all listeners, which is used if unset."
+    )
+    token: SecretStr = Field(
+        default=SecretStr(""),
+        description="Whoever shows it (`Authorization: Bearer …`) may read and publish everything, whatever `access` "
+        f"says; at least {SHORTEST_TOKEN} characters. Empty: there is no such token.",
+    )
+    token_file: str = Field(default="", description="A file with the token, instead of `token`; read at the start.")
+    max_limit: int = Field(
+        default=10_000, ge=1, le=100_000, description="Messages on a page of JSON; a larger `limit` is refused (422)."
+    )
+    max_tails: int = Field(
+        default=32, ge=0, description="Live tails (server-sent events) at a time; one more is refused (429)."
+    )
+    max_connections: int = Field(
+        default=128, ge=1, description="Connections at a time, idle ones included; one more is refused (503)."
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> RestSettings:
+        secret = self.token.get_secret_value()
+        if secret and self.token_file:
+            raise ValueError("either `token` or `token_file`")
+        if secret and (len(secret) < SHORTEST_TOKEN or not secret.isascii() or not secret.isprintable()):
+            raise ValueError(f"the token must be of at least {SHORTEST_TOKEN} printable ASCII characters")
+        if bool(self.certificate) != bool(self.key):
+            raise ValueError("`certificate` and `key` belong together")
+        return self
