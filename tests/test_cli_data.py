@@ -79,6 +79,19 @@ def test_the_way_of_a_folder(tmp_path: Path) -> None:
     assert "exists already" in refused("backup", data, backup)
 
 
+def test_a_backup_says_that_it_has_no_messages(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    done("import", data, input=as_text(HEADER))
+    assert "delivery store" not in headwater("backup", data, tmp_path / "one").stderr
+    (data / "messages").mkdir()
+    said = headwater("backup", data, tmp_path / "two")
+    assert said.returncode == 0
+    assert f"copy {data / 'messages'}" in said.stderr
+    assert not (tmp_path / "two" / "messages").exists()
+    done("restore", tmp_path / "two", data, "--force")
+    assert (data / "messages").is_dir()
+
+
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     for arguments, said in (
@@ -125,7 +138,7 @@ import headwater.node.persistence.{module}, pydantic, rocksdict
 
 def watch(frame, event, argument):
     global left
-    if "/persistence/" in frame.f_code.co_filename:
+    if "/persistence/" in frame.f_code.co_filename or "/disk/" in frame.f_code.co_filename:
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
 from headwater.cli.config import Assignments, load_settings, read_settings
 from headwater.cli.config import config as config_commands
 from headwater.cli.data import backup, export_data, import_data, restore
+from headwater.cli.demo import demo
+from headwater.cli.edge import edge
+from headwater.cli.fleet import fleet
 from headwater.cli.passwd import passwd
 from headwater.cli.pub import pub
 from headwater.cli.reproduce import reproduce
+from headwater.cli.store import store
 from headwater.cli.sub import sub
 from headwater.cli.top import top
 
@@ -31,11 +35,15 @@ app.command()(pub)
 app.command()(sub)
 app.command()(top)
 app.command()(passwd)
+app.command()(fleet)
+app.command()(demo)
 app.command()(backup)
 app.command()(restore)
 app.command("export")(export_data)
 app.command("import")(import_data)
 app.add_typer(config_commands)
+app.add_typer(store)
+app.add_typer(edge)
 app.add_typer(reproduce)
 
 
@@ -75,34 +83,80 @@ def _options(
     pass
 
 
+Host = Annotated[str | None, typer.Option(help="Name or address to listen on.")]
+Port = Annotated[int | None, typer.Option("--port", "-p", help="TCP port; 0 takes a free one.")]
+ConfigFile = Annotated[str | None, typer.Option("--config", "-c", help="Settings in a TOML file.")]
+Level = Annotated[LogLevel | None, typer.Option(help="Least severe log line shown.")]
+When = Annotated[Durability | None, typer.Option(help="Whether what goes there is acknowledged once it is on disk.")]
+Live = Annotated[bool, typer.Option("--live", help="Show connections and message rates as they change.")]
+
+OF_A_NODE: Final[dict[str, Any]] = {"data_dir": "headwater-data", "store.enabled": True, "rest.enabled": True}
+"""What `headwater node` has by default and `headwater broker` has not."""
+
+
 @app.command()
 def broker(
-    host: Annotated[str | None, typer.Option(help="Name or address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option("--port", "-p", help="TCP port; 0 takes a free one.")] = None,
-    config: Annotated[str | None, typer.Option("--config", "-c", help="Settings in a TOML file.")] = None,
-    log_level: Annotated[LogLevel | None, typer.Option(help="Least severe log line shown.")] = None,
+    host: Host = None,
+    port: Port = None,
+    config: ConfigFile = None,
+    log_level: Level = None,
     data_dir: Annotated[
         str | None, typer.Option(help="Folder in which sessions and retained messages outlive the process.")
     ] = None,
-    durability: Annotated[
-        Durability | None, typer.Option(help="Whether what goes there is acknowledged once it is on disk.")
-    ] = None,
+    durability: When = None,
     assignments: Assignments = None,
-    live: Annotated[bool, typer.Option("--live", help="Show connections and message rates as they change.")] = False,
+    live: Live = False,
 ) -> None:
     """Run an MQTT 3.1.1 and 5.0 broker until it is told to stop (SIGINT, SIGTERM); SIGHUP reads the settings again."""
-    flags = {
+    flags = _flags(host, port, log_level, data_dir, durability)
+    _run("broker", config, flags, assignments, {}, live)
+
+
+@app.command()
+def node(
+    host: Host = None,
+    port: Port = None,
+    rest_port: Annotated[int | None, typer.Option(help="TCP port of REST; 0 takes a free one.  [8080]")] = None,
+    config: ConfigFile = None,
+    log_level: Level = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="Folder of messages, sessions and retained messages.  [headwater-data]")
+    ] = None,
+    durability: When = None,
+    assignments: Assignments = None,
+    live: Live = False,
+) -> None:
+    """Run broker, delivery store and REST together: every message has a position, and is on disk before anybody gets
+    it. As `headwater broker` in all else."""
+    flags = {**_flags(host, port, log_level, data_dir, durability), "rest.port": rest_port}
+    _run("node", config, flags, assignments, OF_A_NODE, live)
+
+
+def _flags(
+    host: str | None, port: int | None, log_level: LogLevel | None, data_dir: str | None, durability: Durability | None
+) -> dict[str, Any]:
+    return {
         "host": host,
         "port": port,
         "data_dir": data_dir,
         "durability": None if durability is None else durability.value,
         "log_level": None if log_level is None else log_level.value,
     }
-    settings = load_settings("broker", config, flags, assignments).settings
+
+
+def _run(
+    command: str,
+    config: str | None,
+    flags: dict[str, Any],
+    assignments: list[str] | None,
+    defaults: dict[str, Any],
+    live: bool,
+) -> NoReturn:
+    settings = load_settings(command, config, flags, assignments, defaults).settings
     from headwater.node.run import run_broker
 
     def again() -> Config:
-        return read_settings(config, flags, assignments).settings
+        return read_settings(config, flags, assignments, defaults).settings
 
     view = None
     if live:

@@ -32,24 +32,30 @@ Assignments = Annotated[
 ]
 
 
-def read_settings(path: str | None, flags: dict[str, Any], assignments: list[str] | None) -> Loaded[Config]:
+def read_settings(
+    path: str | None, flags: dict[str, Any], assignments: list[str] | None, defaults: dict[str, Any] | None = None
+) -> Loaded[Config]:
     """All sources together; raises ConfigError."""
     from headwater.node.config import Config
     from headwater.node.settings import load, parse_assignment
 
     given = dict(parse_assignment(Config, each) for each in assignments or [])
     given.update((name, value) for name, value in flags.items() if value is not None)
-    return load(Config, path, os.environ, given)
+    return load(Config, path, os.environ, given, defaults)
 
 
 def load_settings(
-    command: str, path: str | None, flags: dict[str, Any], assignments: list[str] | None
+    command: str,
+    path: str | None,
+    flags: dict[str, Any],
+    assignments: list[str] | None,
+    defaults: dict[str, Any] | None = None,
 ) -> Loaded[Config]:
     """The same; a mistake ends the command with an explanation."""
     from headwater.node.config import ConfigError
 
     try:
-        return read_settings(path, flags, assignments)
+        return read_settings(path, flags, assignments, defaults)
     except ConfigError as error:
         fail(command, str(error))
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import functools
-import inspect
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import typer
 
 from headwater.cli.failure import GENERAL, fail
+from headwater.cli.options import with_options
 
 if TYPE_CHECKING:
     import ssl
@@ -178,27 +176,7 @@ class ConnectionOptions:
         return ""
 
 
-def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of ConnectionOptions as options of its own, in place of its parameter `connection`;
-    typer finds options in a function's signature."""
-    hints = get_type_hints(ConnectionOptions, include_extras=True)
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in dataclasses.fields(ConnectionOptions)
-    ]
-    signature = inspect.signature(command, eval_str=True)
-    own = [each.replace(kind=each.KEYWORD_ONLY) for name, each in signature.parameters.items() if name != "connection"]
-
-    @functools.wraps(command)
-    def with_options(**values: Any) -> None:
-        connection = ConnectionOptions(**{each.name: values.pop(each.name) for each in shared})
-        command(connection=connection, **values)
-
-    with_options.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-    with_options.__annotations__ = {each.name: each.annotation for each in [*own, *shared]}
-    return with_options
+with_connection_options = with_options(ConnectionOptions, "connection")
 
 
 FOR_EVER: Final = 0xFFFFFFFF

@@ -45,6 +45,7 @@ def backup(
 
         with _snapshot("backup", folder, admin, token_file) as taken:
             print(f"{to}: {make_backup(taken, to)}")
+    _say_what_is_left_out("backup", folder)
 
 
 def restore(
@@ -104,9 +105,17 @@ def import_data(
             fail("import", f"cannot read {file}: {error.strerror or error}")
 
 
+def _say_what_is_left_out(command: str, folder: Path) -> None:
+    from headwater.node.persistence.folder import MESSAGES
+
+    if (folder / MESSAGES).is_dir():
+        where = folder / MESSAGES
+        complain(command, f"the messages of the delivery store are not part of it: copy {where} while no node runs")
+
+
 @contextmanager
 def _failing(command: str) -> Iterator[None]:
-    from headwater.node.persistence.backend import StorageError
+    from headwater.disk.errors import StorageError
 
     try:
         yield
@@ -152,9 +161,9 @@ def _whole(file: Path) -> Iterator[TextIO]:
 @contextmanager
 def _snapshot(command: str, folder: Path, admin: str | None, token_file: Path | None) -> Iterator[Snapshot]:
     """The broker makes it, or we do if there is none."""
-    from headwater.node.persistence.backend import StorageError
+    from headwater.disk.errors import StorageError
+    from headwater.disk.lock import InUse
     from headwater.node.persistence.backup import Snapshot, snapshot_offline
-    from headwater.node.persistence.folder import InUse
 
     if admin is None:
         try:

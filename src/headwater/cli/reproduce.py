@@ -22,11 +22,6 @@ Json = Annotated[Path | None, typer.Option("--json", help="Write name, paper, ou
 Out = Annotated[Path | None, typer.Option("--out", help="Write table, figures and data into this folder.")]
 
 
-@reproduce.callback()
-def _reproduce() -> None:
-    """Makes `reproduce` a group even while it has one command only."""
-
-
 @reproduce.command()
 def balance(
     quick: Quick = False,
@@ -35,14 +30,37 @@ def balance(
     seed: Annotated[int | None, typer.Option(help="Of the phases of the report timers; else chosen at random.")] = None,
 ) -> None:
     """Shared subscriptions with members of unequal speed, in real time, by all dispatchers."""
-    from headwater.bench.reproduce.balance.campaign import CampaignError
     from headwater.bench.reproduce.balance.experiment import ExperimentError, run
+    from headwater.bench.reproduce.process import ProcessError
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
     try:
         status = run(quick, json, out, seed)
-    except (CampaignError, ExperimentError, OSError) as error:
+    except (ProcessError, ExperimentError, OSError) as error:
         fail("reproduce balance", str(error))
     except KeyboardInterrupt:
         fail("reproduce balance", "stopped.", 130)
+    raise typer.Exit(status)
+
+
+@reproduce.command()
+def edge(
+    quick: Quick = False,
+    json: Json = None,
+    out: Out = None,
+    seed: Annotated[int | None, typer.Option(help="Of the values that are measured; else chosen at random.")] = None,
+) -> None:
+    """One edge node: CPU and latency while devices send, equality of what MQTT and REST bring, a cloud that is late."""
+    from headwater.bench.contenders import BrokerError
+    from headwater.bench.reproduce.edge.experiment import ExperimentError, run
+    from headwater.bench.reproduce.process import ProcessError
+    from headwater.store.reader import StoreError
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
+    try:
+        status = run(quick, json, out, seed)
+    except (BrokerError, ProcessError, ExperimentError, StoreError, OSError) as error:
+        fail("reproduce edge", str(error))
+    except KeyboardInterrupt:
+        fail("reproduce edge", "stopped.", 130)
     raise typer.Exit(status)

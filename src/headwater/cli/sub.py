@@ -52,7 +52,7 @@ def sub(
     if not filters and not unsubscribe:
         raise typer.BadParameter("a topic filter is missing; give -t or a URL (-L) with one.")
     for each in [*filters, *(filter_out or []), *(unsubscribe or [])]:
-        _check_filter(each)
+        check_filter(each)
     if no_retained and retained_only:
         raise typer.BadParameter("-R and --retained-only together leave nothing to print.")
     shown = compile_format(format or ("%t %p" if verbose else "%p"), pretty=pretty)
@@ -74,11 +74,12 @@ def sub(
     raise typer.Exit(status)
 
 
-def _check_filter(filter: str) -> None:
-    from headwater.routing.topics import InvalidTopicFilter, check_filter, split_shared
+def check_filter(filter: str) -> None:
+    from headwater.routing.topics import InvalidTopicFilter, split_shared
+    from headwater.routing.topics import check_filter as check
 
     try:
-        check_filter(split_shared(filter)[1], MOST_LEVELS)
+        check(split_shared(filter)[1], MOST_LEVELS)
     except InvalidTopicFilter as error:
         raise typer.BadParameter(f"{filter!r} is not a topic filter: {error}.") from None
 

@@ -1,0 +1,211 @@
+"""`headwater demo`: a node and a small simulated fleet, and what flows, on the terminal. What `./scripts/run` shows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from headwater.cli.failure import complain, fail
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from headwater.bench.fleet import Fleet
+    from headwater.bench.node import RunningNode
+    from headwater.client import Client
+
+EVERY: Final = 0.5
+PLAIN_EVERY: Final = 2.0
+"""Seconds between looks, and between lines when the output is not a terminal."""
+MOST_TOPICS: Final = 12
+TOPICS: Final = ("plant/{n}/temperature", "plant/{n}/humidity")
+
+
+def demo(
+    port: Annotated[int, typer.Option("-p", "--port", min=1, max=65535, help="For MQTT; another one if busy.")] = 1883,
+    rest_port: Annotated[int, typer.Option(min=1, max=65535, help="For REST; another one if it is busy.")] = 8080,
+    devices: Annotated[int, typer.Option("--devices", min=1, help="Simulated devices.")] = 5,
+    rate: Annotated[float, typer.Option("--rate", min=0.1, help="Messages per second of all together.")] = 20.0,
+    seconds: Annotated[float | None, typer.Option("--seconds", min=0.0, help="Stop after so many seconds.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", help="Keep what is stored here; without it, it goes with the demo.")
+    ] = None,
+    command: Annotated[str, typer.Option("--called", hidden=True, help="How people run headwater here.")] = "headwater",
+) -> None:
+    """Run a node (MQTT, store, REST) and a small simulated fleet, show what flows, and say what to try; Ctrl-C stops
+    all of it."""
+    from headwater.bench.contenders import BrokerError
+    from headwater.bench.fleet import Fleet
+
+    fleet = Fleet(TOPICS, devices, rate, seed=1)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # end as by Ctrl-C, with the node that we started
+        signal.signal(number, signal.default_int_handler)
+    try:
+        with ExitStack() as stack:
+            folder = data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-demo-")))
+            node = stack.enter_context(_node(folder, port, rest_port))
+            shown = Shown(node, command, None if data_dir is None else str(node.data))
+            asyncio.run(_show(node, fleet, seconds, shown))
+    except BrokerError as error:
+        fail("demo", f"the node does not start: {error}")
+    except OSError as error:
+        fail("demo", f"cannot use {error.filename or data_dir or 'the temporary folder'}: {error.strerror or error}.")
+    except KeyboardInterrupt:
+        print("\nstopped.")
+    else:
+        print("stopped.")
+
+
+@contextmanager
+def _node(folder: Path, port: int, rest_port: int) -> Iterator[RunningNode]:
+    """Not in our process group: Ctrl-C on the terminal is for us, and we end it when our part is done."""
+    from headwater.bench.node import RunningNode
+
+    with RunningNode(
+        folder, port=_free("MQTT", port), rest_port=_free("REST", rest_port), own_group=True, log_level="warning"
+    ) as node:
+        yield node
+
+
+def _free(what: str, port: int) -> int:
+    from headwater.bench.contenders import free_port
+
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+            return port
+        except OSError:
+            other = free_port()
+            complain("demo", f"port {port} is used by another program; {what} is on {other} instead.")
+            return other
+
+
+async def _show(node: RunningNode, fleet: Fleet, seconds: float | None, shown: Shown) -> None:
+    from headwater.bench.fleet import Publisher
+    from headwater.client import Client
+
+    async with Client("127.0.0.1", node.port) as devices, Client("127.0.0.1", node.port) as viewer:
+        await shown.subscribe(viewer)
+        publishing = asyncio.ensure_future(Publisher(devices, qos=1).publish(fleet, seconds=seconds))
+        listening = asyncio.ensure_future(shown.listen(viewer))
+        try:
+            with shown:
+                while not publishing.done():
+                    await asyncio.wait([publishing], timeout=EVERY)
+                    node.check_alive()
+                    await asyncio.to_thread(shown.look)
+            publishing.result()
+        finally:
+            for task in (publishing, listening):
+                task.cancel()
+            await asyncio.wait([publishing, listening])
+
+
+class Shown:
+    """What is on the terminal: where to connect, what to try, and figures that change."""
+
+    def __init__(self, node: RunningNode, command: str, folder: str | None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        from headwater.live import Flow
+        from headwater.store.reader import StoreReader
+
+        self._reader = StoreReader(node.url, timeout=5.0)
+        self._console: Console = Console()
+        self._flow = Flow()
+        self._began = self._last_line = time.monotonic()
+        self._latest: dict[str, tuple[int, str]] = {}
+        self._live: Live | None = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._console.print(_welcome(node, command, folder), highlight=False, markup=False, soft_wrap=True)
+
+    def __enter__(self) -> Shown:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    async def subscribe(self, client: Client) -> None:
+        from headwater.client import Properties
+        from headwater.message import POSITION_PROPERTY
+
+        asking = Properties(user_properties=[(POSITION_PROPERTY, "yes")])
+        await client.subscribe("plant/#", properties=asking)
+
+    async def listen(self, client: Client) -> None:
+        from headwater.edge.copies import place_of
+
+        async for message in client.messages:
+            place = place_of(message)
+            with contextlib.suppress(ValueError, TypeError, KeyError):  # what others publish may be anything
+                value = str(json.loads(message.payload)["value"])
+                self._latest[message.topic] = (0 if place is None else place.position, value)
+
+    def look(self) -> None:
+        """Ask the node, and show it."""
+        status = self._reader.status()
+        now = time.monotonic()
+        rate = self._flow.update(status["next"] - 1, now - self._began)
+        if self._live is not None:
+            self._live.update(self._render(status, rate), refresh=True)
+        elif now - self._last_line >= PLAIN_EVERY:
+            self._last_line = now
+            last = status["next"] - 1
+            print(
+                f"{rate:,.0f} messages/s  last position {status['id']}:{last}  {status['topics']:,} topics", flush=True
+            )
+
+    def _render(self, status: dict[str, Any], rate: float) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        line = Text()
+        for name, value in (
+            ("messages/s", f"{rate:,.0f}"),
+            ("last position", f"{status['id']}:{status['next'] - 1}"),
+            ("topics", f"{status['topics']:,}"),
+            ("on disk", f"{status['size'] / 1000:,.0f} kB"),
+        ):
+            line.append(f"{name} ", style="dim")
+            line.append(f"{value}   ", style="bold")
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("topic", no_wrap=True)
+        table.add_column("latest value", justify="right")
+        table.add_column("position", justify="right")
+        for topic, (position, value) in sorted(self._latest.items())[:MOST_TOPICS]:
+            table.add_row(Text(topic), Text(value), f"{position:,}")
+        return Group(line, Text(self._flow.bars(), style="cyan"), table)
+
+
+def _welcome(node: RunningNode, command: str, folder: str | None) -> str:
+    mqtt = "" if node.port == 1883 else f" -p {node.port}"
+    rest = "" if node.rest_port == 8080 else f" --url {node.url}"
+    mirror = "" if node.rest_port == 8080 else f" --rest {node.url}"
+    kept = f"what is stored stays in {folder}" if folder else "what is stored goes with it; --data-dir DIR keeps it"
+    return f"""\
+A node runs here: MQTT on localhost:{node.port}, REST on {node.url}; Ctrl-C stops it, and {kept}.
+A simulated fleet publishes to it. In another terminal, try:
+
+  {command} sub{mqtt} -t 'plant/#' -v
+  {command} pub{mqtt} -t plant/9/temperature -m '{{"value": 30}}' -q 1
+  {command} store query{rest} -t 'plant/+/temperature' --min 20 -n 5
+  {command} store stats{rest} --topics '#'
+  {command} edge mirror{mqtt}{mirror} -o readings.ndjson --seconds 5
+  curl {node.url}/v1/topics/plant/1/temperature/latest
+"""

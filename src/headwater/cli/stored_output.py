@@ -1,0 +1,168 @@
+"""How `headwater store` prints and writes messages, as REST has them in JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from headwater.cli.failure import GENERAL, fail, forget_output
+
+if TYPE_CHECKING:
+    from headwater.cli.stored import Asked, Source
+
+SHOWN: Final = 100
+"""Characters of a payload in a table."""
+COLUMNS: Final = (
+    *("position", "topic", "payload", "payload_base64", "qos", "retain", "publisher", "time", "arrival", "value"),
+    "properties",
+)
+"""Of CSV, as REST has them."""
+NUMBERS: Final = frozenset(("messages", "first", "last", "position", "lag", "lost", "value"))
+
+
+# ---- for people --------------------------------------------------------------------------------------------------
+
+
+def one_line(message: Mapping[str, Any]) -> str:
+    return f"{message['position']} {message['time']} {message['topic']} {_payload(message)}"
+
+
+def print_messages(messages: Iterator[dict[str, Any]], limit: int | None) -> None:
+    rows = [{**message, "payload": _payload(message)[:SHOWN]} for message in messages]
+    print_table(("position", "time", "topic", "value", "payload"), rows)
+    if len(rows) == limit:
+        print(f"the first {limit}; more with --limit, or --after {rows[-1]['position']}", file=sys.stderr)
+
+
+def print_statistics(found: Mapping[str, Any]) -> None:
+    messages, bytes_each = found["messages"], ""
+    if messages:
+        bytes_each = (
+            f" ({found['size'] / messages:.1f} B a message, {found['payload_size'] / messages:.1f} B of payload)"
+        )
+    print(f"store      {found['id']}")
+    print(
+        f"positions  {found['first']} to {found['next'] - 1}" if messages else f"positions  none before {found['next']}"
+    )
+    print(f"messages   {messages:,} of {found['topics']:,} topics")
+    print(f"on disk    {size(found['size'])}{bytes_each}")
+    print(f"blocks     {found['blocks']:,}, and {found['unsealed']:,} messages in none yet")
+    print(f"readers    {found['readers']:,}")
+
+
+def print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in names:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(_printable(row[name])) for name in names))
+    console = Console()
+    if not console.is_terminal:  # nobody wants a table cut off that goes into a file
+        console = Console(width=10_000)
+    console.print(table)
+
+
+def _printable(value: object) -> str:
+    """A text may hold anything, also what a terminal would obey."""
+    text = "" if value is None else str(value)
+    return "".join(each if each.isprintable() else "·" for each in text)
+
+
+def _payload(message: Mapping[str, Any]) -> str:
+    text = message["payload"]
+    return _printable(f"base64:{message['payload_base64']}" if text is None else text)
+
+
+def size(amount: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+# ---- for programs ------------------------------------------------------------------------------------------------
+
+
+def write_messages(command: str, source: Source, asked: Asked, form: str, file: Path | None) -> None:
+    with _output(command, file) as output:
+        if form == "arrow":
+            _write_arrow(source, asked, output)
+        elif form == "csv":
+            _write_csv(source.messages(asked), output)
+        else:
+            _write_json(source.messages(asked), output, is_array=form == "json")
+
+
+def _write_json(messages: Iterator[dict[str, Any]], output: BinaryIO, is_array: bool) -> None:
+    before = b"[\n" if is_array else b""
+    for message in messages:
+        output.write(before + json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode())
+        before = b",\n" if is_array else b"\n"
+    if is_array:
+        output.write(b"[]\n" if before == b"[\n" else b"\n]\n")
+    elif before:
+        output.write(before)
+
+
+def _write_csv(messages: Iterator[dict[str, Any]], output: BinaryIO) -> None:
+    text = io.TextIOWrapper(output, encoding="utf-8", newline="", write_through=True)
+    try:
+        writer = csv.writer(text)
+        writer.writerow(COLUMNS)
+        for message in messages:
+            writer.writerow([_cell(message.get(name)) for name in COLUMNS])
+    finally:
+        text.detach()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, dict) else value
+
+
+def _write_arrow(source: Source, asked: Asked, output: BinaryIO) -> None:
+    import pyarrow
+
+    from headwater.store.arrow_schema import SCHEMA
+
+    with pyarrow.ipc.new_stream(output, SCHEMA) as writer:
+        for batch in source.batches(asked):
+            writer.write_batch(batch)
+
+
+@contextmanager
+def _output(command: str, file: Path | None) -> Iterator[BinaryIO]:
+    """A file is there when all of it is."""
+    try:
+        if file is None:
+            yield sys.stdout.buffer
+            sys.stdout.flush()
+            return
+        unfinished = file.with_name(f"{file.name}.unfinished")
+        try:
+            with unfinished.open("wb") as output:
+                yield output
+                output.flush()
+                os.fsync(output.fileno())
+            os.replace(unfinished, file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        if file is None:
+            forget_output()
+            if isinstance(error, BrokenPipeError):  # `headwater store query … | head`: nobody wants more
+                raise SystemExit(GENERAL) from None
+        fail(command, f"cannot write {file or 'the output'}: {error.strerror or error}.")
