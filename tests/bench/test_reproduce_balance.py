@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from headwater.bench.reproduce.balance import campaign, plan, results, tables, written
+from headwater.bench.reproduce.balance import campaign, plan, results, written
 from headwater.bench.reproduce.balance.board import Board, Clairvoyant, Slot, client_id, member_number
 from headwater.bench.reproduce.balance.brokers import Told, Watched
 from headwater.bench.reproduce.balance.campaign import Result
@@ -23,11 +23,14 @@ from headwater.bench.reproduce.balance.findings import Findings
 from headwater.bench.reproduce.balance.plan import SCENARIO1, SCENARIO2, SCENARIO2_10MS, Contender, Setting, Trial
 from headwater.bench.reproduce.balance.priority import take_priority
 from headwater.bench.reproduce.balance.timetable import Stamp, Taken, Work, read_stamp, write_stamp
+from headwater.bench.reproduce.page import markdown, marks, rich_table
+from headwater.bench.reproduce.process import ProcessError
 from headwater.cli.app import app
 from headwater.message import Subscription
 from headwater.routing.dispatcher import Dispatcher, Member
 
 PLAIN_MEANS = (("adaptive-qos1-plain", 6.0), ("adaptive-qos1-thread", 7.0), ("clairvoyant-qos1", 2.2))
+BEGIN, END = marks("balance")
 FACTS = {"cpu": "a good one", "seed": "7"}
 
 
@@ -311,7 +314,7 @@ def test_noise_tells_late_sending_long_ways_and_late_waking() -> None:
 
 
 def test_tables_show_the_thesis_beside_ours() -> None:
-    shown = "\n\n".join(tables.markdown(table) for table in findings().tables())
+    shown = "\n\n".join(markdown(table) for table in findings().tables())
     assert "| score | 27.40 | 30.00 |" in shown
     assert "| round_robin | 1492.3 | 1500.0 |" in shown
     assert "| score, thesis | 199, 1–10, 3.4 ± 2.4 | 199, 1–13, 3.7 ± 2.5 | 102, 13–71, 34.8 ± 17.8 |" in shown
@@ -319,7 +322,7 @@ def test_tables_show_the_thesis_beside_ours() -> None:
     assert "| scenario2/adaptive-qos1-plain / scenario2/clairvoyant-qos1 | 2.73 | ≤ 2.5 | MISSED |" in shown
     console = Console(width=200, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     for table in findings().tables():
-        console.print(tables.rich_table(table))
+        console.print(rich_table(table))
     console.file.close()
     assert "34.8 ± 17.8" in console.export_text()
 
@@ -341,11 +344,11 @@ def test_a_folder_gets_table_figures_and_data(tmp_path: Path) -> None:
 
 def test_a_page_keeps_its_text(tmp_path: Path) -> None:
     page = tmp_path / "balance.md"
-    page.write_text(f"# Mine\n\n{written.BEGIN}\nfrom last time\n{written.END}\n\nBy hand.\n")
+    page.write_text(f"# Mine\n\n{BEGIN}\nfrom last time\n{END}\n\nBy hand.\n")
     written.write(findings(), tmp_path)
     text = page.read_text()
     assert text.startswith("# Mine\n")
-    assert text.endswith(f"{written.END}\n\nBy hand.\n")
+    assert text.endswith(f"{END}\n\nBy hand.\n")
     assert "from last time" not in text
     written.write(findings(), tmp_path)
     assert page.read_text() == text
@@ -381,7 +384,7 @@ def test_a_slice_in_real_time() -> None:
 
 def test_a_failing_child_is_told_of_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     contender = Contender("nonsense", "nonsense")
-    with pytest.raises(campaign.CampaignError, match="brokers of scenario2/nonsense ended without an answer"):
+    with pytest.raises(ProcessError, match="brokers of scenario2/nonsense ended without an answer"):
         campaign.run_batch([Trial(SCENARIO2, contender, (0.0, 0.0, 0.0), 0.0, 0.1)], lambda seconds: None)
 
 

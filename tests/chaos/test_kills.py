@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headwater.node.persistence.crash_points import POINTS
+from headwater.disk.crash_points import BROKER_POINTS
 
 PATIENCE = 600.0
 COMMAND = f"{sys.executable} -m headwater broker --port {{port}} --data-dir {{data}} --durability sync"
@@ -46,7 +46,7 @@ def test_nothing_is_lost_and_nothing_doubled_at_any_point(tmp_path: Path) -> Non
     code, result = kill(tmp_path, 30, "--per-episode", "15", broker="sync")
     assert_nothing_was_wrong(code, result)
     assert result["kills"] == 30
-    assert all(result["kills by point"][point] > 0 for point in POINTS)
+    assert all(result["kills by point"][point] > 0 for point in BROKER_POINTS)
     assert result["friendly ends"] > 0
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_lost_by_power_cuts(tmp_path: Path) -> None:
     """What was not synced is gone, at the same points."""
     code, result = kill(tmp_path, 20, "--seed", "7", broker="power-cuts")
     assert_nothing_was_wrong(code, result)
-    assert all(result["kills by point"][point] > 0 for point in POINTS)
+    assert all(result["kills by point"][point] > 0 for point in BROKER_POINTS)
 
 
 def test_nothing_is_lost_as_started_from_the_command_line(tmp_path: Path) -> None:

@@ -74,12 +74,19 @@ def headwater_command(template: str, dispatcher: str) -> Command:
 class RunningBroker:
     """A started broker. `seconds_to_listen` is the time from the start until it accepted a connection."""
 
-    def __init__(self, words: list[str], port: int, errors: Path) -> None:
+    def __init__(self, words: list[str], port: int, errors: Path, *, own_group: bool = False) -> None:
+        """`own_group`: what a terminal sends to its programs, such as Ctrl-C, does not reach it."""
         self.port = port
         self._errors = errors
         start = time.monotonic()
         with errors.open("wb") as sink:
-            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=sink)
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=sink,
+                process_group=0 if own_group else None,
+            )
         try:
             self.wait_for_listener(port)
         except BrokerError:

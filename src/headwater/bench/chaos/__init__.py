@@ -14,4 +14,6 @@ durability `sync` promise.
     history.py    what happened
     checker.py    what should not have (claims.py: who was subscribed when; sessions.py: who had a session when)
     tail.py       a data folder whose log ends at any byte
+    stored.py     what must be in the delivery store, if there is one; watching.py reads it by REST meanwhile
+    listened.py   a process that tells something
 """

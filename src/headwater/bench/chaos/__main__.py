@@ -39,7 +39,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="where to write the result")
     parser.add_argument("--keep", type=Path, help="where folders are made; those of failures stay")
     parser.add_argument("--broker", choices=BROKERS, action="append", help="sync and power-cuts, unless said; repeat")
-    parser.add_argument("--command", default="", help="another broker instead, with {port} and {data}")
+    parser.add_argument("--command", default="", help="another one instead, with {port}, {data} and {rest_port}")
+    parser.add_argument("--stored", action="store_true", help="that one has a delivery store, which is checked too")
     parser.add_argument("--graceful", action="store_true", help="SIGTERM instead of SIGKILL, and no crash points")
     arguments = parser.parse_args()
     if arguments.broker is None:
@@ -67,6 +68,7 @@ def _kill(name: str, folder: Path, arguments: argparse.Namespace) -> dict[str, A
         arguments.command,
         arguments.per_episode,
         arguments.graceful,
+        arguments.stored or name.startswith("stored"),
     )
     print(f"== {name} ==", flush=True)
     return run_campaign(plan, _progress).as_dict()

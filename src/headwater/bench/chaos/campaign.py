@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from headwater.bench.chaos.checker import KINDS, Violation
-from headwater.bench.chaos.episode import RANDOM, Aim, Episode, Outcome
+from headwater.bench.chaos.episode import BOUNDS, RANDOM, STORED_BOUNDS, Aim, Episode, Outcome
 from headwater.bench.chaos.lives import BrokerFailed, Lives, Serve
-from headwater.node.persistence.crash_points import POINTS
+from headwater.bench.chaos.stored import STORED_KINDS
+from headwater.disk.crash_points import BROKER_POINTS
 
 
 @dataclass(slots=True)
@@ -25,12 +26,21 @@ class Plan:
     command: str = ""
     per_episode: int = 25
     graceful: bool = False
+    stored: bool = False
+    """The broker has a delivery store."""
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        return STORED_BOUNDS if self.stored else BOUNDS
 
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over the episodes; `failures` has a text for each violation, with its episode's seed."""
+    """Sums over the episodes; `failures` has a text for each violation, with its episode's seed. `kinds` are those of
+    violations."""
 
+    points: tuple[str, ...] = BROKER_POINTS
+    kinds: tuple[str, ...] = KINDS
     episodes: int = 0
     kills: Counter[str] = field(default_factory=Counter)
     stops: int = 0
@@ -51,21 +61,23 @@ class Totals:
             self.failures.append(f"seed {outcome.seed}: {violation}")
 
     def missed_points(self) -> list[str]:
-        return [point for point in POINTS if not self.kills[point]]
+        return [point for point in self.points if not self.kills[point]]
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "kills": self.kills.total(),
-            "kills by point": {point: self.kills[point] for point in (RANDOM, *POINTS)},
+            "kills by point": {point: self.kills[point] for point in (RANDOM, *self.points)},
             "friendly ends": self.stops,
             "episodes": self.episodes,
             "messages published": self.counts["published"],
             "publish packets sent": self.counts["sent"],
             "messages acknowledged": self.counts["acknowledged"],
             "deliveries": self.counts["received"],
+            **({"messages stored": self.counts["stored"]} if self.counts["stored"] else {}),
+            **({"rows read by REST": self.counts["read by REST"]} if self.counts["read by REST"] else {}),
             "connections accepted": self.counts["connected"],
             "slowest recovery in s": round(self.slowest_recovery, 3),
-            "violations": {kind: self.violations[kind] for kind in KINDS},
+            "violations": {kind: self.violations[kind] for kind in self.kinds},
             "seconds": round(self.seconds, 1),
             "failures": self.failures[:100],
         }
@@ -73,8 +85,8 @@ class Totals:
 
 def run_campaign(plan: Plan, progress: Callable[[Totals, Outcome], None]) -> Totals:
     """The folders of episodes without violations are removed; the others keep the data and the history."""
-    totals = Totals()
-    aim = Aim()
+    totals = Totals(tuple(plan.bounds), (*KINDS, *STORED_KINDS) if plan.stored else KINDS)
+    aim = Aim(dict(plan.bounds))
     began = time.monotonic()
     while (
         left := plan.kills - totals.kills.total() - (totals.stops if plan.graceful else 0)
@@ -92,7 +104,7 @@ def run_campaign(plan: Plan, progress: Callable[[Totals, Outcome], None]) -> Tot
 
 
 def run_episode(plan: Plan, seed: int, folder: Path, aim: Aim, kills: int) -> Outcome:
-    episode = Episode(seed, Lives(folder, plan.serve, plan.command), aim, plan.graceful)
+    episode = Episode(seed, Lives(folder, plan.serve, plan.command), aim, plan.graceful, plan.stored)
     try:
         episode.run(kills)
     except BrokerFailed as error:

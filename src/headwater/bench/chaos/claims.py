@@ -110,7 +110,7 @@ class _Book:
     def connecting(self, place: int, event: Connecting) -> None:
         session = self.sessions.setdefault(event.client, _Session())
         session.clean = event.clean
-        if event.clean:
+        if event.clean or event.forgot:
             session.doubt()
 
     def connected(self, place: int, event: Connected, expiry: int | None) -> None:

@@ -34,6 +34,8 @@ class Client:
         self.random = Random(f"{world.seed} {name}")
         self.line: Line | None = None
         self.ready = False
+        self.forgot = False
+        """Its session has surely expired."""
         self.calm = False
         self.ghost: Line | None = None
         """An earlier connection, which the broker may think is still there."""
@@ -84,7 +86,8 @@ class Client:
         properties = self.connect_properties() if self.version == V5 else None
         self.world.watch(self)
         expiry = 0 if self.version == V311 and self.clean else self.expiry
-        self.note(Connecting(self.world.now, self.name, self.clean, expiry, self.will if will is not None else 0))
+        will_message = self.will if will is not None else 0
+        self.note(Connecting(self.world.now, self.name, self.clean, expiry, will_message, self.forgot))
         self.line.send(Connect(self.name, self.version, self.clean, 0, will=will, properties=properties))
 
     def leave(self, away: float, with_will: bool = False) -> None:

@@ -15,16 +15,23 @@ from random import Random
 from typing import Final
 
 from headwater.bench.chaos.lives import Serve, Settings
+from headwater.bench.chaos.stored import FOLDER
 from headwater.node.broker import Broker
 from headwater.node.config import Config, load_config
+from headwater.node.delivery.serving import Rest
 from headwater.node.persistence import keeping, recovery
 from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.schema import open_folder
 from headwater.node.run import run_broker
 from headwater.node.selector import run
+from headwater.store.disk_store import DiskStore
+from headwater.store.intake import Taken
+from headwater.store.rest import app
 
-LOADED: Final = (keeping, recovery)
+LOADED: Final = (keeping, recovery, app)
 """What a broker loads when it needs it; here it is loaded once, before it is forked."""
+BLOCK: Final = 64
+"""Messages of a block in the delivery store: few, so that blocks are made all the time."""
 EARLY: Final = 0.2
 """How likely it is that the system has written all there is before it was asked to."""
 
@@ -114,13 +121,18 @@ def serve_async(port: int, data: Path, settings: Settings) -> int:
     return run_broker(_config(port, data, settings, "async"))
 
 
-def _serve_on(store: Backend, config: Config) -> int:
+def _serve_on(backend: Backend, config: Config, store: DiskStore | None = None) -> int:
     async def serve() -> int:
-        broker = Broker(config, backend=store)
+        broker = Broker(config, backend=backend, store=store)
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         await broker.start()
+        rest = None if store is None else Rest(broker, store)
+        if rest is not None:
+            await rest.start()
         await stop.wait()
+        if rest is not None:
+            await rest.stop()
         await broker.stop()
         return 0
 
@@ -140,10 +152,75 @@ def serve_with_torn_batches(port: int, data: Path, settings: Settings) -> int:
     return _serve_on(Torn(open_folder(data)), _config(port, data, settings))
 
 
+# ---- with a delivery store ---------------------------------------------------------------------------------------
+
+
+class ForgetfulStore(DiskStore):
+    """A store whose process keeps what was not synced, apart from some that the system wrote early. One that `lies`
+    syncs only by chance."""
+
+    def __init__(self, path: Path, random: Random, lies: bool) -> None:
+        super().__init__(path, block_messages=BLOCK)
+        self.random = random
+        self.lies = lies
+        self._kept: list[tuple[Taken, bytes]] = []
+
+    def append(self, taken: Taken, note: bytes = b"") -> None:
+        self._kept.append((taken, note))
+        if self.random.random() < EARLY:
+            self._append_all()
+
+    def sync(self) -> None:
+        if not self.lies:
+            self._append_all()
+        super().sync()
+
+    def _append_all(self) -> None:
+        for taken, note in self._kept:
+            super().append(taken, note)
+        self._kept = []
+
+    def close(self) -> None:
+        self._append_all()
+        super().close()
+
+
+def _serve_stored(port: int, data: Path, settings: Settings, durability: str) -> int:
+    backend = open_folder(data)
+    return _serve_on(backend, _config(port, data, settings, durability), DiskStore(data / FOLDER, block_messages=BLOCK))
+
+
+def serve_stored(port: int, data: Path, settings: Settings) -> int:
+    """What `headwater node` does, with smaller blocks."""
+    return _serve_stored(port, data, settings, "sync")
+
+
+def serve_stored_async(port: int, data: Path, settings: Settings) -> int:
+    return _serve_stored(port, data, settings, "async")
+
+
+def _serve_forgetful(port: int, data: Path, settings: Settings, lies: bool) -> int:
+    backend = UnsyncedIsLost(open_folder(data), Random(port))
+    return _serve_on(backend, _config(port, data, settings), ForgetfulStore(data / FOLDER, Random(port + 1), lies))
+
+
+def serve_stored_with_power_cuts(port: int, data: Path, settings: Settings) -> int:
+    return _serve_forgetful(port, data, settings, False)
+
+
+def serve_stored_early(port: int, data: Path, settings: Settings) -> int:
+    """Its store says that messages are on disk, and they are not; the sessions' are."""
+    return _serve_forgetful(port, data, settings, True)
+
+
 BROKERS: Final[dict[str, Serve]] = {
     "sync": serve_durably,
     "power-cuts": serve_with_power_cuts,
     "async": serve_async,
     "lying-disk": serve_on_a_disk_that_lies,
     "torn-batches": serve_with_torn_batches,
+    "stored": serve_stored,
+    "stored-power-cuts": serve_stored_with_power_cuts,
+    "stored-async": serve_stored_async,
+    "stored-early": serve_stored_early,
 }

@@ -24,11 +24,17 @@ from headwater.bench.chaos.history import (
 from headwater.bench.chaos.lives import BrokerFailed, Lives
 from headwater.bench.chaos.population import populate
 from headwater.bench.chaos.publisher import Publisher
+from headwater.bench.chaos.stored import StoredChecker, stored_rows
 from headwater.bench.chaos.visitors import Prober
+from headwater.bench.chaos.watching import Watching
 from headwater.bench.chaos.world import World
-from headwater.node.persistence.crash_points import POINTS
+from headwater.disk.crash_points import BROKER_POINTS, STORE_POINTS
 from headwater.routing.shared import DISPATCHERS
 
+STORED_POINTS: Final = tuple(point for point in STORE_POINTS if "trim" not in point)
+"""A broker removes what is old once a minute; `headwater.bench.store_chaos` is about that."""
+BOUNDS: Final = {**dict.fromkeys(BROKER_POINTS, 60), "in-recovery": 6, "after-recovery": 1}
+STORED_BOUNDS: Final = {**BOUNDS, **dict.fromkeys(STORED_POINTS, 60), "store-in-seal": 4, "store-after-seal": 4}
 RANDOM: Final = "random moment"
 STOP: Final = "SIGTERM"
 SHORTEST, LONGEST = 0.05, 0.5
@@ -57,15 +63,15 @@ class Aim:
     is to be passed less often.
     """
 
-    def __init__(self) -> None:
-        self.bounds = dict.fromkeys(POINTS, 60)
-        self.bounds |= {"in-recovery": 6, "after-recovery": 1}
+    def __init__(self, bounds: dict[str, int]) -> None:
+        """Points, and how often each is to be passed at most."""
+        self.bounds = bounds
         self._turns: list[str] = []
 
     def choose(self, random: Random) -> tuple[str, str]:
         """A point and its setting; both "" for a random moment, and STOP for a friendly end."""
         if not self._turns:
-            self._turns = ["", "", STOP, *POINTS]
+            self._turns = ["", "", STOP, *self.bounds]
             random.shuffle(self._turns)
         point = self._turns.pop()
         if point == STOP:
@@ -79,12 +85,13 @@ class Aim:
 
 
 class Episode:
-    def __init__(self, seed: int, lives: Lives, aim: Aim, graceful: bool = False) -> None:
+    def __init__(self, seed: int, lives: Lives, aim: Aim, graceful: bool = False, stored: bool = False) -> None:
         self.random = Random(seed)
         self.lives = lives
         self.aim = aim
         self.graceful = graceful
-        self.world = World(seed)
+        self.world = World(seed, stored)
+        self.watching = Watching() if stored else None
         self.outcome = Outcome(seed)
         self.patience = SILENCE
         populate(self.world)
@@ -93,6 +100,8 @@ class Episode:
             "queue_memory": self.random.choice((0, 10_000, 1 << 28)),
             "max_inflight": self.random.choice((3, 1024)),
         }
+        if stored:
+            lives.settings |= {"store.enabled": True, "rest.enabled": True, "rest.host": "127.0.0.1"}
 
     def run(self, kills: int) -> Outcome:
         """Live and die so often, then drain and judge; with no kills, live for a while."""
@@ -103,11 +112,14 @@ class Episode:
             while self.outcome.kills.total() + (self.outcome.stops if self.graceful else 0) < kills:
                 self._live()
             self._drain()
+            if self.watching is not None:
+                self._look_into_the_store(self.watching)
             self._count()
             return self.outcome
         finally:
             self.world.close()
             self.lives.kill()
+            self._watch_no_more()
 
     # ---- lives -------------------------------------------------------------------------------------------------
 
@@ -120,6 +132,8 @@ class Episode:
         if listens:
             self.outcome.slowest_recovery = max(self.outcome.slowest_recovery, self.lives.seconds_to_listen)
             world.note(Started(world.now))
+            if self.watching is not None:
+                self.watching.begin(self.lives.rest_port)
             for client in world.clients:
                 if client.wake <= world.now:
                     client.wake = world.now + client.random.choice((0.0, 0.05)) * client.random.random()
@@ -143,9 +157,14 @@ class Episode:
         self._died("")
 
     def _died(self, point: str) -> None:
+        self._watch_no_more()
         self.world.broker_died()
         self.world.note(Killed(self.world.now, point))
         self.outcome.kills[point or RANDOM] += 1
+
+    def _watch_no_more(self) -> None:
+        if self.watching is not None:
+            self.watching.end()
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -186,8 +205,17 @@ class Episode:
         self.lives.stop()
         if not self.world.run_until(self.lives.stopped, STOP_LIMIT):
             raise BrokerFailed("the broker was to stop, and did not")
+        self._watch_no_more()
         self.world.broker_died()
         self.world.note(Stopped(self.world.now))
+
+    def _look_into_the_store(self, watching: Watching) -> None:
+        """After the last end; by itself, and with what was seen of it."""
+        self._stop()
+        rows = stored_rows(self.lives.data, self.lives.log)
+        self.outcome.counts["stored"] = len(rows)
+        self.outcome.counts["read by REST"] = len(watching.rows)
+        self.outcome.violations += StoredChecker(self.world.history, rows, watching.rows).check()
 
     def _finish(self, what: str) -> None:
         clients = self.world.clients

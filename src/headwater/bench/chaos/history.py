@@ -107,12 +107,14 @@ class Settled(Event):
 
 @dataclass(slots=True)
 class Connecting(Event):
-    """CONNECT was sent; `expiry` is the session's in seconds, None for ever. `will` is its message, or 0."""
+    """CONNECT was sent; `expiry` is the session's in seconds, None for ever. `will` is its message, or 0. `forgot`: the
+    session has surely expired, and the client knows nothing of it any more."""
 
     client: str
     clean: bool
     expiry: int | None
     will: int
+    forgot: bool = False
 
 
 @dataclass(slots=True)
@@ -153,7 +155,7 @@ class Acknowledged(Event):
 @dataclass(slots=True)
 class Received(Event):
     """A PUBLISH came. `fresh`: it is handed to the application, so not the repetition of an open QoS 2 delivery.
-    `left` is its expiry interval, or None."""
+    `left` is its expiry interval, or None; `position` is that in the delivery store, or 0."""
 
     client: str
     message: int
@@ -163,6 +165,7 @@ class Received(Event):
     retain: bool
     fresh: bool
     left: int | None
+    position: int = 0
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 A life begins with `fork` of this process, in which the broker's modules are loaded already, so that thousands of them
 are a matter of minutes; or with a command, such as that of another broker. It ends with SIGKILL, by us or by itself
-at a crash point (node/persistence/crash_points.py).
+at a crash point (disk/crash_points.py).
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from headwater.bench.contenders import free_port
-from headwater.node.persistence import crash_points
+from headwater.disk import crash_points
 
 LISTEN_LIMIT: Final = 30.0
+KEPT: Final = 3
 LARGEST_DESCRIPTOR: Final = 4096
 PR_SET_PDEATHSIG: Final = 1
 
@@ -63,7 +65,8 @@ class Process:
 
 
 class Lives:
-    """Starts brokers on one data folder. `command` has `{port}` and `{data}` in it; without one, `serve` is forked."""
+    """Starts brokers on one data folder. `command` has `{port}` and `{data}` in it, perhaps `{rest_port}`; without one,
+    `serve` is forked."""
 
     def __init__(self, folder: Path, serve: Serve | None, command: str = "") -> None:
         self.settings: Settings = {}
@@ -74,11 +77,14 @@ class Lives:
         self.command = command
         self.process: Process | None = None
         self.port = 0
+        self.rest_port = 0
+        """Where REST is to listen, if it does."""
         self.seconds_to_listen = 0.0
 
     def start(self, crash_at: str = "") -> bool:
         """Returns when it listens; False if it died at the crash point before that."""
         self.port = free_port()
+        self.rest_port = free_port()
         begun = time.monotonic()
         self.process = self._fork(crash_at) if self.serve is not None else self._spawn(crash_at)
         while time.monotonic() < begun + LISTEN_LIMIT:
@@ -122,7 +128,9 @@ class Lives:
         return f"its log ends with: {self.log.read_text(errors='replace')[-2000:]}"
 
     def _spawn(self, crash_at: str) -> Process:
-        words = shlex.split(self.command.format(port=self.port, data=shlex.quote(str(self.data))))
+        words = shlex.split(
+            self.command.format(port=self.port, data=shlex.quote(str(self.data)), rest_port=self.rest_port)
+        )
         with self.log.open("ab") as log:
             environment = {**os.environ, crash_points.VARIABLE: crash_at}
             started = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
@@ -131,26 +139,36 @@ class Lives:
         return process
 
     def _fork(self, crash_at: str) -> Process:
-        pid = os.fork()
-        if pid == 0:
-            self._be_the_broker(crash_at)
-        return Process(pid)
+        assert self.serve is not None
+        settings = {**self.settings, "rest.port": self.rest_port}
+        return fork(partial(self.serve, self.port, self.data, settings), self.log, crash_at)
 
-    def _be_the_broker(self, crash_at: str) -> NoReturn:
-        code = 70
-        try:
-            descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            os.dup2(descriptor, 1)
-            os.dup2(descriptor, 2)
-            os.closerange(3, LARGEST_DESCRIPTOR)  # the clients' connections are not ours
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # do not outlive the driver
-            os.environ[crash_points.VARIABLE] = crash_at
-            importlib.reload(crash_points)
-            assert self.serve is not None
-            code = self.serve(self.port, self.data, self.settings)
-        except BaseException:
-            import traceback
 
-            traceback.print_exc()
-        finally:
-            os._exit(code)
+def fork(run: Callable[[], int], log: Path, crash_at: str = "", keep: int | None = None) -> Process:
+    """A process that does this, and returns its exit code. What it prints goes to the log. Of the files that are open
+    here it has only `keep`, under the number KEPT."""
+    pid = os.fork()
+    if pid == 0:
+        _be(run, log, crash_at, keep)
+    return Process(pid)
+
+
+def _be(run: Callable[[], int], log: Path, crash_at: str, keep: int | None) -> NoReturn:
+    code = 70
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        if keep is not None:
+            os.dup2(keep, KEPT)
+        os.closerange(KEPT + (keep is not None), LARGEST_DESCRIPTOR)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # do not outlive the driver
+        os.environ[crash_points.VARIABLE] = crash_at
+        importlib.reload(crash_points)
+        code = run()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(code)

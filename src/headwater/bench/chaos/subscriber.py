@@ -14,6 +14,7 @@ from headwater.bench.chaos.history import (
     is_marked,
     message_in,
 )
+from headwater.message import POSITION_PROPERTY
 from headwater.wire.packets import (
     V5,
     Packet,
@@ -66,6 +67,8 @@ class Subscriber(Client):
         self.laziness = 0.0
         self.next_id = 1
         self.identifier = self.random.choice((None, 1, 300)) if version == V5 else None
+        self.in_group = any(topic_filter.startswith("$share/") for topic_filter in filters)
+        self.asks_for_positions = world.stored and version == V5 and not name.endswith("3")
 
     # ---- connections -------------------------------------------------------------------------------------------
 
@@ -117,8 +120,12 @@ class Subscriber(Client):
         self.note(Subscribing(self.world.now, self.name, topic_filter, qos))
         handling = DO_NOT_SEND_RETAINED if self.version == V5 else 0
         request = SubscribeRequest(topic_filter, qos, retain_handling=handling)
-        identifiers = None if self.identifier is None else Properties(subscription_identifiers=[self.identifier])
-        self.send(Subscribe(packet_id, [request], identifiers))
+        properties = Properties() if self.version == V5 else None
+        if properties is not None and self.identifier is not None:
+            properties.subscription_identifiers = [self.identifier]
+        if properties is not None and self.asks_for_positions:
+            properties.user_properties = [(POSITION_PROPERTY, "yes")]
+        self.send(Subscribe(packet_id, [request], properties))
 
     def unsubscribe(self, topic_filter: str) -> None:
         packet_id = self._take_id()
@@ -161,6 +168,7 @@ class Subscriber(Client):
         if packet.qos == 2 and self.open.setdefault(packet_id, message) != message:
             self.odd(f"got message {message} with packet id {packet_id}, which message {self.open[packet_id]} has")
         properties = packet.properties or Properties()
+        position = self._take_position(message, properties)
         if self.version == V5:
             self._check_properties(message, properties)
         self.note(
@@ -174,11 +182,23 @@ class Subscriber(Client):
                 packet.retain,
                 fresh,
                 properties.message_expiry_interval,
+                position,
             )
         )
         if packet.qos:
             self._count(packet_id)
             self.answer(Puback(packet_id) if packet.qos == 1 else Pubrec(packet_id))
+
+    def _take_position(self, message: int, properties: Properties) -> int:
+        """Out of the properties; all who asked have one. But a message that went to a member of a group that does not
+        ask is kept without one, and may go to a member that asks after a restart."""
+        pairs = properties.user_properties or []
+        positions = [value for name, value in pairs if name == POSITION_PROPERTY]
+        if positions:
+            properties.user_properties = [pair for pair in pairs if pair[0] != POSITION_PROPERTY] or None
+        if len(positions) != self.asks_for_positions and (positions or not self.in_group):
+            self.odd(f"got message {message} with positions {positions}")
+        return int(positions[0].rpartition(":")[2]) if positions else 0
 
     def _check_properties(self, message: int, properties: Properties) -> None:
         note = self.world.history.notes.get(message)
@@ -210,7 +230,8 @@ class Churner(Subscriber):
     """Subscribes and unsubscribes all the time, one after the other."""
 
     def __init__(self, world: World, name: str, version: int, filters: dict[str, int]) -> None:
-        super().__init__(world, name, version, {})
+        super().__init__(world, name, version, filters)
+        self.filters = {}
         self.pool = filters
         self.leaving: str | None = None
 

@@ -27,16 +27,49 @@ DELAY: Final = 30
 """Seconds of a will's delay, within which its client is back."""
 
 
-class Restarter(Subscriber):
+class Forgetter(Subscriber):
+    """Forgets its half of a session that has ended: if the broker is killed before it can answer the next CONNECT, the
+    session of the CONNACK after that is another one."""
+
+    def connect(self) -> None:
+        self.forgot = self.has_ended()
+        if self.forgot:
+            self.open.clear()
+            self.subscribed.clear()
+        super().connect()
+
+    def has_ended(self) -> bool:
+        raise NotImplementedError
+
+
+class Restarter(Forgetter):
     """Often asks for a clean start; then nothing of its old session may come back."""
+
+    began_clean = False
 
     def connect(self) -> None:
         self.clean = not self.calm and self.random.random() < 0.4
         super().connect()
+        if self.line is not None:  # else no CONNECT was sent, and all is as it was
+            self.began_clean = self.clean
+
+    def has_ended(self) -> bool:
+        return self.began_clean and self.version == V311  # with its connection
 
 
-class Expirer(Subscriber):
+class Expirer(Forgetter):
     """Its session lasts longer than most lives of the broker: it is back in time, or much too late."""
+
+    last_seen = 0.0
+
+    def has_ended(self) -> bool:
+        assert self.expiry is not None
+        return self.world.now > self.last_seen + self.expiry + 2 * SLACK
+
+    def turn(self, now: float) -> None:
+        if self.ready:
+            self.last_seen = now
+        super().turn(now)
 
     def absence(self, away: float) -> float:
         return away if self.calm else self.random.choice((away, 0.3, 6.0))

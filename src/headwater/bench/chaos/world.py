@@ -15,10 +15,12 @@ TICK: Final = 0.002
 
 
 class World:
-    """`now` is read once per turn, `life` counts the broker's lives; `port` is where the present one listens."""
+    """`now` is read once per turn, `life` counts the broker's lives; `port` is where the present one listens. `stored`:
+    it has a delivery store, and subscribers ask for positions."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, stored: bool = False) -> None:
         self.seed = seed
+        self.stored = stored
         self.history = History()
         self.clients: list[Client] = []
         self.life = 0

@@ -1,41 +1,28 @@
-"""The processes of an experiment: two per trial, a broker and a driver; trials of a batch side by side.
-
-They are forked from one server process that has imported everything before (multiprocessing's forkserver), so that
-starting sixteen of them takes a fraction of a second. Each holds one end of a pipe: when the other end closes,
-for whatever reason, it ends by itself, so nothing is left behind even if this process is killed.
-"""
+"""The processes of an experiment: two per trial, a broker and a driver; trials of a batch side by side."""
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headwater.bench.reproduce.balance.board import Board
 from headwater.bench.reproduce.balance.brokers import Told, serve
 from headwater.bench.reproduce.balance.driver import ARRIVAL_LIMIT, Outcome, Request, drive
 from headwater.bench.reproduce.balance.plan import INTERVAL, LEAD, Trial
+from headwater.bench.reproduce.process import STOP_LIMIT, Process, ProcessError, preload
 
 PREPARATION: Final = LEAD + INTERVAL + 0.2
 """Seconds from the start of a batch to its first message: all members connect in that time."""
 START_LIMIT: Final = 30.0
-STOP_LIMIT: Final = 5.0
-
-_forkserver = multiprocessing.get_context("forkserver")
 
 
 Watch = Callable[[float], None]
 """Called a few times a second with the seconds gone, out of `batch_seconds`."""
-
-
-class CampaignError(Exception):
-    """A broker or a driver did not do its part."""
 
 
 class Result(NamedTuple):
@@ -46,39 +33,14 @@ class Result(NamedTuple):
     told: list[Told]
 
 
-class Process:
-    """A child with a pipe to it; stopped on leaving."""
-
-    def __init__(self, work: Callable[[Trial, Path, Connection], None], trial: Trial, board: Path) -> None:
-        self.name = f"{work.__module__.rpartition('.')[2]} of {trial.setting.name}/{trial.contender.name}"
-        self.pipe, theirs = _forkserver.Pipe()
-        self._process: BaseProcess = _forkserver.Process(target=work, args=(trial, board, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.pipe.close()
-        self._process.join(STOP_LIMIT)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._process.close()
-
-    def receive(self, limit: float) -> Any:
-        try:
-            if self.pipe.poll(limit):
-                return self.pipe.recv()
-        except EOFError:
-            raise CampaignError(f"the {self.name} ended without an answer") from None
-        raise CampaignError(f"the {self.name} did not answer within {limit:g} seconds")
+def _process(work: Callable[[Trial, Path, Connection], None], trial: Trial, board: Path) -> Process:
+    name = f"{work.__module__.rpartition('.')[2]} of {trial.setting.name}/{trial.contender.name}"
+    return Process(name, work, trial, board)
 
 
 def prepare() -> None:
     """Let the server of processes import what they need, once."""
-    _forkserver.set_forkserver_preload(
+    preload(
         [
             "headwater.bench.reproduce.balance.brokers",
             "headwater.bench.reproduce.balance.driver",
@@ -98,8 +60,8 @@ def run_batch(trials: Sequence[Trial], progress: Watch) -> list[Result]:
         for trial, board in zip(trials, boards, strict=True):
             Board(board, len(trial.setting.services))
         pairs = list(zip(trials, boards, strict=True))
-        brokers = [stack.enter_context(Process(serve, *pair)) for pair in pairs]
-        drivers = [stack.enter_context(Process(drive, *pair)) for pair in pairs]
+        brokers = [stack.enter_context(_process(serve, *pair)) for pair in pairs]
+        drivers = [stack.enter_context(_process(drive, *pair)) for pair in pairs]
         ports = [broker.receive(START_LIMIT) for broker in brokers]
         begin = time.monotonic() + PREPARATION
         for trial, driver, port in zip(trials, drivers, ports, strict=True):
@@ -125,12 +87,12 @@ def _collect(drivers: list[Process], seconds: float, progress: Watch) -> list[Ou
         gone = time.monotonic() - begin
         progress(min(gone, seconds))
         if gone > seconds + 2 * ARRIVAL_LIMIT:
-            raise CampaignError(f"the {next(iter(waiting.values())).name} did not end in time")
+            raise ProcessError(f"the {next(iter(waiting.values())).name} did not end in time")
         for pipe in wait(list(waiting), 0.25):
             assert isinstance(pipe, Connection)
             driver = waiting.pop(pipe)
             answer = driver.receive(STOP_LIMIT)
             if not isinstance(answer, Outcome):
-                raise CampaignError(f"the {driver.name} failed: {answer}")
+                raise ProcessError(f"the {driver.name} failed: {answer}")
             outcomes[driver.name] = answer
     return [outcomes[driver.name] for driver in drivers]

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.bench import machine
-from headwater.bench.reproduce.balance import campaign, plan, tables
+from headwater.bench.reproduce.balance import campaign, plan
 from headwater.bench.reproduce.balance.campaign import Result
 from headwater.bench.reproduce.balance.findings import Findings
 from headwater.bench.reproduce.balance.results import BOUND, bound
 from headwater.bench.reproduce.balance.written import write
+from headwater.bench.reproduce.page import rich_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +52,7 @@ def run(
         json_file.write_text(json.dumps(findings.records(), indent=1) + "\n")
     for table in findings.tables():
         console.print()
-        console.print(tables.rich_table(table))
+        console.print(rich_table(table))
     if folder is not None:
         for file in write(findings, folder):
             console.print(f"wrote {file}", highlight=False, markup=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headwater.bench.reproduce.balance import tables
 from headwater.bench.reproduce.balance.campaign import Result
 from headwater.bench.reproduce.balance.results import Bar, Summary, bars, noise, records, summaries
+from headwater.bench.reproduce.page import Table
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Findings:
             setting.name: noise(each for each in self.results if each.trial.setting == setting) for setting in settings
         }
 
-    def tables(self) -> list[tables.Table]:
+    def tables(self) -> list[Table]:
         return tables.all_tables(self.summaries, self.bounds, self.results, self.bars, self.noises)
 
     def records(self) -> list[dict[str, object]]:

@@ -1,10 +1,9 @@
-"""The tables of the experiment, the thesis's figures beside ours; for the terminal and for a page."""
+"""The tables of the experiment, the thesis's figures beside ours."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.bench.reproduce.balance.campaign import Result
 from headwater.bench.reproduce.balance.plan import (
@@ -17,21 +16,10 @@ from headwater.bench.reproduce.balance.plan import (
     Setting,
 )
 from headwater.bench.reproduce.balance.results import BOUND, Bar, Noise, Summary, steady_rows
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+from headwater.bench.reproduce.page import Table
 
 STEADY_SHOWN: Final = ("round_robin", "score", "score_mended", "adaptive", CLAIRVOYANT)
 _PLAIN_NAMES: Final = {contender.name for contender in PLAIN}
-
-
-@dataclass(frozen=True)
-class Table:
-    """The first column is text, the others are figures."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
 
 
 def means_table(setting: Setting, found: Sequence[Summary], bounds: dict[str, float]) -> Table:
@@ -92,24 +80,6 @@ def all_tables(
     means = [means_table(setting, found, bounds) for setting in ran]
     steady = [steady_table(setting, results) for setting in ran]
     return [*means, *(each for each in steady if each.rows), noise_table(noises), bars_table(bars)]
-
-
-def markdown(table: Table) -> str:
-    rule = ("---", *["---:"] * (len(table.head) - 1))
-    lines = ["| " + " | ".join(cells) + " |" for cells in (table.head, rule, *table.rows)]
-    return f"**{table.title}**\n\n" + "\n".join(lines)
-
-
-def rich_table(table: Table) -> RichTable:
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    shown = RichTable(title=Text(table.title), title_justify="left")
-    for number, name in enumerate(table.head):
-        shown.add_column(Text(name), justify="right" if number else "left")
-    for row in table.rows:
-        shown.add_row(*(Text(cell) for cell in row))
-    return shown
 
 
 def _ms(value: float) -> str:

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from headwater.bench.figure import FigureError
-from headwater.bench.reproduce.balance import tables
 from headwater.bench.reproduce.balance.campaign import Result
 from headwater.bench.reproduce.balance.findings import Findings
 from headwater.bench.reproduce.balance.pictures import draw_all
 from headwater.bench.reproduce.balance.results import member_means, summaries
+from headwater.bench.reproduce.page import insert, markdown
 
-BEGIN: Final = "<!-- reproduce balance: begin; this part is written by headwater reproduce balance --out FOLDER -->"
-END: Final = "<!-- reproduce balance: end -->"
+NAME: Final = "balance"
 
 
 def write(findings: Findings, folder: Path) -> list[Path]:
@@ -34,7 +33,7 @@ def write(findings: Findings, folder: Path) -> list[Path]:
         print(problem, file=sys.stderr)
         pictures = []
     page = files[0].read_text() if files[0].exists() else ""
-    files[0].write_text(insert(page, _page(findings, pictures)))
+    files[0].write_text(insert(page, _page(findings, pictures), NAME))
     content = {
         "machine": findings.facts,
         "trials": [_described(result) for result in findings.results],
@@ -46,20 +45,9 @@ def write(findings: Findings, folder: Path) -> list[Path]:
     return [*files, *pictures]
 
 
-def insert(document: str, generated: str) -> str:
-    """The document with the part between the marks replaced, or added at its end if it has none."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if begin and not end:
-        raise ValueError(f"the page has {BEGIN!r} but not {END!r}")
-    if not begin:
-        before, after = (document.rstrip() or "# Balance") + "\n\n", "\n"
-    return f"{before}{BEGIN}\n\n{generated}\n\n{END}{after}"
-
-
 def _page(findings: Findings, pictures: Sequence[Path]) -> str:
     parts = ["\n".join(f"- {name}: {value}" for name, value in findings.facts.items())]
-    parts += [tables.markdown(table) for table in findings.tables()]
+    parts += [markdown(table) for table in findings.tables()]
     parts += [f"![{file.stem}]({file.name})" for file in pictures]
     return "\n\n".join(parts)
 

@@ -1,0 +1,103 @@
+"""The whole experiment: run everything, say how it goes, write down what came out."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headwater.bench import machine
+from headwater.bench.reproduce.edge import plan
+from headwater.bench.reproduce.edge.findings import Findings
+from headwater.bench.reproduce.edge.late import run_late
+from headwater.bench.reproduce.edge.plan import Scenario
+from headwater.bench.reproduce.edge.results import Measured, measured
+from headwater.bench.reproduce.edge.trial import Watch, run_trial
+from headwater.bench.reproduce.edge.written import write
+from headwater.bench.reproduce.page import rich_table
+from headwater.bench.reproduce.process import preload
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+PAGE: Final = 120
+"""Columns of the output if it does not go to a terminal."""
+LOST: Final = 1
+"""Exit status when messages did not arrive, or the logs differ."""
+NEEDED: Final = ("rocksdict", "fastapi", "uvicorn", "pyarrow", "orjson", "numpy")
+
+
+class ExperimentError(Exception):
+    """It cannot be run here."""
+
+
+def run(quick: bool, json_file: Path | None, folder: Path | None, seed: int | None = None) -> int:
+    """Run, print, write; returns the exit status, which tells whether messages were lost, not whether it was fast."""
+    from rich.console import Console
+
+    _check(json_file, folder)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PAGE)
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    facts = machine.describe(f"headwater reproduce edge{' --quick' if quick else ''}")
+    del facts["mosquitto"]
+    facts["seed"] = str(seed)
+    console.print("\n".join(f"{name}: {value}" for name, value in facts.items()), highlight=False, markup=False)
+    findings = experiment(plan.scenarios(quick), plan.late(quick), facts, seed, console)
+    if json_file is not None:
+        json_file.write_text(json.dumps(findings.records(), indent=1) + "\n")
+    for table in findings.tables():
+        console.print()
+        console.print(rich_table(table))
+    if folder is not None:
+        for file in write(findings, folder):
+            console.print(f"wrote {file}", highlight=False, markup=False)
+    if findings.wrong:
+        print(f"{findings.wrong} messages are missing or differ", file=sys.stderr)
+    return LOST if findings.wrong else 0
+
+
+def experiment(
+    scenarios: Sequence[Scenario], late: Scenario, facts: dict[str, str], seed: int, console: Console
+) -> Findings:
+    """All runs, one after the other, each with a seed of its own."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    preload(["headwater.bench.reproduce.edge.cloud", "headwater.bench.reproduce.edge.devices"])
+    runs = [scenario for scenario in scenarios for _ in range(scenario.runs)]
+    found: list[Measured] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    # A few times a second is enough, and leaves the machine to those who are measured.
+    with Progress(*columns, console=console, refresh_per_second=2) as progress:
+        task = progress.add_task("all", total=sum(each.seconds for each in [*runs, late]))
+        gone = 0.0
+        for number, scenario in enumerate(runs):
+            words = f"{scenario.title} ({number + 1} of {len(runs) + 1})"
+            watch = _advance(progress, task, gone, words)
+            found.append(measured(run_trial(scenario, seed + number, watch)))
+            gone += scenario.seconds
+        watch = _advance(progress, task, gone, late.title)
+        return Findings(facts, found, run_late(late, seed + len(runs), watch))
+
+
+def _advance(progress: Progress, task: TaskID, before: float, words: str) -> Watch:
+    def advance(seconds: float) -> None:
+        progress.update(task, completed=before + seconds, description=words)
+
+    return advance
+
+
+def _check(json_file: Path | None, folder: Path | None) -> None:
+    """Find out before the run whether it can be done, and its results written."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    if json_file is not None:
+        json_file.touch()
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise ExperimentError(f"a node needs {', '.join(missing)} (pip install 'headwater[store,bench]')")

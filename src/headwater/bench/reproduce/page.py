@@ -1,0 +1,56 @@
+"""Tables for the terminal and for a page, and a page of which one part is written by a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first column is text, the others are figures."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def markdown(table: Table) -> str:
+    rule = ("---", *["---:"] * (len(table.head) - 1))
+    lines = ["| " + " | ".join(cells) + " |" for cells in (table.head, rule, *table.rows)]
+    return f"**{table.title}**\n\n" + "\n".join(lines)
+
+
+def rich_table(table: Table) -> RichTable:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(title=Text(table.title), title_justify="left")
+    for number, name in enumerate(table.head):
+        shown.add_column(Text(name), justify="right" if number else "left")
+    for row in table.rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    return shown
+
+
+def marks(name: str) -> tuple[str, str]:
+    """What is before and behind the part of a page that `headwater reproduce name` writes."""
+    command = f"headwater reproduce {name} --out FOLDER"
+    begin = f"<!-- reproduce {name}: begin; this part is written by {command} -->"
+    return begin, f"<!-- reproduce {name}: end -->"
+
+
+def insert(document: str, generated: str, name: str) -> str:
+    """The document with the part between the marks replaced, or added at its end if it has none."""
+    first, last = marks(name)
+    before, begin, rest = document.partition(first)
+    _, end, after = rest.partition(last)
+    if begin and not end:
+        raise ValueError(f"the page has {first!r} but not {last!r}")
+    if not begin:
+        before, after = (document.rstrip() or f"# {name.capitalize()}") + "\n\n", "\n"
+    return f"{before}{first}\n\n{generated}\n\n{last}{after}"
