@@ -16,11 +16,12 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "headwater"
 
-BELOW_NODE = ["message", "wire", "session", "routing", "interest", "overlay", "peering", "sdn", "store", "edge"]
+BELOW_NODE = ["message", "disk", "wire", "session", "routing", "interest", "overlay", "peering", "sdn", "store", "edge"]
 BELOW_BENCH = [*BELOW_NODE, "node", "client", "pipeline", "build_info"]
 
 MAY_IMPORT: dict[str, list[str]] = {
     "message": [],
+    "disk": [],
     "wire": [],
     "session": ["message", "wire"],
     "routing": ["message"],
@@ -28,8 +29,8 @@ MAY_IMPORT: dict[str, list[str]] = {
     "overlay": [],
     "peering": ["message", "wire", "routing", "interest", "overlay"],
     "sdn": ["message"],
-    "store": ["message", "routing.topics"],
-    "edge": ["message", "routing", "store", "peering"],
+    "store": ["message", "routing.topics", "disk"],
+    "edge": ["message", "disk", "routing", "store", "peering", "client"],
     "client": ["message", "wire", "session"],
     "node": [*BELOW_NODE, "client", "build_info"],
     "pipeline": ["message", "store.reader", "client"],

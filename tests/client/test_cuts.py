@@ -28,6 +28,10 @@ class Cutter:
         self._ways: set[asyncio.Task[None]] = set()
         self._serving: set[asyncio.Task[None]] = set()
 
+    @property
+    def cuts_left(self) -> int:
+        return len(self._cuts)
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = int(self._server.sockets[0].getsockname()[1])

@@ -40,6 +40,8 @@ class Flight:
         self.group: object = None if delivery is None else delivery.group
         self.publisher = ""  # for the group, if it has to choose again
         self.kept: Kept | None = None
+        self.position = 0
+        self.commit = 0
         self.released = False
 
 

@@ -56,6 +56,8 @@ class Session:
             publish = decode(packet[0], packet[start:], flight.version, FROM_CLIENT)
             assert isinstance(publish, Publish)
             message = message_of(publish, flight.publisher, 0.0)
+            message.position = flight.position
+            message.commit = flight.commit
             if flight.kept is not None:
                 message.stored = flight.kept.stored
             delivery = Delivery(message, flight.qos, False, None, flight.group)
