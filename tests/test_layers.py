@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, list[str]] = {
     "edge": ["message", "disk", "routing", "store", "peering", "client"],
     "client": ["message", "wire", "session"],
     "node": [*BELOW_NODE, "client", "build_info"],
-    "pipeline": ["message", "store.reader", "client"],
+    "pipeline": ["message", "routing.topics", "disk.crash_points", "store.reader", "store.arrow_schema", "client"],
     "bench": BELOW_BENCH,
     "dashboard": [*BELOW_BENCH, "bench"],
     # The command line and what belongs to it.

@@ -1,0 +1,284 @@
+"""The tables of the lake: one declaration each, from which schemas, keys and documentation are made.
+
+Theory. A message is named by (store, position), for ever. Every table that is derived from messages carries that name
+or a window of time, so each row can be recomputed and compared, and each table's commit says up to which position of
+which store it contains everything (`headwater.pipeline.lake`).
+
+    bronze ──► silver ──► gold, latest          what was measured
+       │   └─► quarantine                       what could not be read, and why
+       └──► completeness, operations            how well it was delivered
+
+Needs nothing but the standard library: executors import it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Column:
+    """`type` is Spark's name of it (DDL)."""
+
+    name: str
+    type: str
+    doc: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """`keys` name a row; `partition` is the column of dates by which files are laid out; `watermark` says in words when
+    a row is final. Tables with `evolves` get further columns as payloads bring them."""
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+    partition: str | None = None
+    watermark: str = ""
+    evolves: bool = False
+
+    @property
+    def ddl(self) -> str:
+        """For Spark."""
+        return ", ".join(f"`{each.name}` {each.type}{'' if each.nullable else ' NOT NULL'}" for each in self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.columns)
+
+
+STORE: Final = Column("store", "string", "Id of the store that gave the position.", nullable=False)
+POSITION: Final = Column("position", "bigint", "Position of the message in that store.", nullable=False)
+TOPIC: Final = Column("topic", "string", "", nullable=False)
+PAYLOAD: Final = Column("payload", "binary", "As it came.", nullable=False)
+TIME: Final = Column(
+    "time", "timestamp", "Time of measurement as the payload says it, else of arrival.", nullable=False
+)
+ARRIVAL: Final = Column("arrival", "timestamp", "When the store took it; never goes back in a store.", nullable=False)
+DAY: Final = Column("day", "date", "Of the arrival, UTC. Files are laid out by it.", nullable=False)
+PUBLISHER: Final = Column("publisher", "string", "Client id of who published it.", nullable=False)
+
+BRONZE: Final = Table(
+    "bronze",
+    "Every message as it was stored, exactly once.",
+    (
+        STORE,
+        POSITION,
+        TOPIC,
+        PAYLOAD,
+        Column("qos", "tinyint", "", nullable=False),
+        Column("retain", "boolean", "", nullable=False),
+        PUBLISHER,
+        TIME,
+        ARRIVAL,
+        Column("value", "double", "The number that the store found in the payload."),
+        Column("properties", "string", "Properties of MQTT 5 that travel with a message, as JSON."),
+        DAY,
+    ),
+    keys=("store", "position"),
+    partition="day",
+    watermark="a row is final when it is there",
+)
+
+SILVER: Final = Table(
+    "silver",
+    "Readings that were decoded from messages; a message may have several.",
+    (
+        STORE,
+        POSITION,
+        Column("part", "int", "Number of the reading in its message, from 0.", nullable=False),
+        TOPIC,
+        Column("device", "string", "Who measured, by the decoder's rule for topics; else the publisher."),
+        Column("metric", "string", "What was measured, by the decoder; else the last level of the topic."),
+        Column("time", "timestamp", "Time of measurement.", nullable=False),
+        ARRIVAL,
+        Column("clock", "string", "ok, ahead or behind: how far `time` is from `arrival`.", nullable=False),
+        Column("value", "double", "The reading, if it is a number."),
+        Column("text", "string", "The reading, if it is text."),
+        Column("data", "string", "The whole document as JSON, if there is one; parse_json(data) is a VARIANT."),
+        Column("raw", "binary", "The payload, if it is neither number, text nor document."),
+        Column("decoder", "string", "Name of the decoder.", nullable=False),
+        DAY,
+    ),
+    keys=("store", "position", "part"),
+    partition="day",
+    watermark="a row is final when it is there",
+    evolves=True,
+)
+
+QUARANTINE: Final = Table(
+    "quarantine",
+    "Messages that no decoder could read, as they came, with the reason; nothing is dropped.",
+    (
+        STORE,
+        POSITION,
+        TOPIC,
+        PAYLOAD,
+        PUBLISHER,
+        TIME,
+        ARRIVAL,
+        Column("decoder", "string", "Name of the decoder that refused it.", nullable=False),
+        Column("reason", "string", "One sentence.", nullable=False),
+        DAY,
+    ),
+    keys=("store", "position"),
+    partition="day",
+    watermark="a row is final when it is there",
+)
+
+GOLD: Final = Table(
+    "gold",
+    "Windows of time by topic, device and metric. A window is written once, when it is final.",
+    (
+        Column("window_start", "timestamp", "", nullable=False),
+        Column("window_end", "timestamp", "", nullable=False),
+        TOPIC,
+        Column("device", "string", ""),
+        Column("metric", "string", ""),
+        Column("count", "bigint", "Readings with a number.", nullable=False),
+        Column("mean", "double", ""),
+        Column("min", "double", ""),
+        Column("max", "double", ""),
+        Column("p50", "double", "Exact median (Spark's percentile, interpolated)."),
+        Column("p95", "double", "Exact, as p50."),
+        Column("first", "double", "Value of the earliest reading."),
+        Column("last", "double", "Value of the latest reading."),
+        Column("gaps", "int", "Silences longer than allowed between readings of the window.", nullable=False),
+        Column("longest_gap", "double", "Seconds of the longest silence in the window, its edges included."),
+        Column(
+            "flags",
+            "string",
+            "gap, flatline, jump; several are joined by commas; empty: nothing to say.",
+            nullable=False,
+        ),
+        Column("why", "string", "What the flags mean here, in words and figures.", nullable=False),
+        Column("day", "date", "Of the window's start, UTC. Files are laid out by it.", nullable=False),
+    ),
+    keys=("window_start", "topic", "device", "metric"),
+    partition="day",
+    watermark="final when each store's clock has passed window_end + lateness",
+)
+
+LATE: Final = Table(
+    "late",
+    "Readings that came too late for their window, or with a clock that cannot be: counted, and kept in silver.",
+    (
+        Column("window_start", "timestamp", "The window that they missed.", nullable=False),
+        TOPIC,
+        Column("behind", "bigint", "Readings that arrived after the window was final.", nullable=False),
+        Column(
+            "ahead", "bigint", "Readings whose time was further ahead of their arrival than allowed.", nullable=False
+        ),
+        Column("minute", "timestamp", "Minute of arrival.", nullable=False),
+        Column("day", "date", "Of the arrival, UTC.", nullable=False),
+    ),
+    keys=("window_start", "topic", "minute"),
+    partition="day",
+    watermark="final when each store's clock has passed the minute",
+)
+
+LATEST: Final = Table(
+    "latest",
+    "The last reading of each topic, device and metric, by time of measurement and then position.",
+    (
+        TOPIC,
+        Column("device", "string", ""),
+        Column("metric", "string", ""),
+        Column("time", "timestamp", "", nullable=False),
+        ARRIVAL,
+        Column("value", "double", ""),
+        Column("text", "string", ""),
+        STORE,
+        POSITION,
+    ),
+    keys=("topic", "device", "metric"),
+    watermark="always that of the last commit",
+)
+
+LIVE: Final = Table(
+    "live",
+    "What came by MQTT while it was published: the other way to the cloud, at least once.",
+    (
+        STORE,
+        POSITION,
+        TOPIC,
+        Column("received", "timestamp", "When it came.", nullable=False),
+        Column("day", "date", "Of that, UTC.", nullable=False),
+    ),
+    keys=("store", "position"),
+    partition="day",
+    watermark="may have doubles; completeness counts them",
+)
+
+COMPLETENESS: Final = Table(
+    "completeness",
+    "For every store and minute of arrival: what was made, and by which way it came. Lost must be 0.",
+    (
+        STORE,
+        Column("minute", "timestamp", "Minute of arrival at the store.", nullable=False),
+        Column("made", "bigint", "Positions that the store gave in this minute.", nullable=False),
+        Column("live", "bigint", "Of these, what came by MQTT when it was published.", nullable=False),
+        Column("recovered", "bigint", "Of these, what did not, and was read from the store.", nullable=False),
+        Column("duplicate", "bigint", "How often something came by MQTT once more.", nullable=False),
+        Column("lost", "bigint", "Made, and neither here nor to be had.", nullable=False),
+        Column("day", "date", "Of the minute, UTC.", nullable=False),
+    ),
+    keys=("store", "minute"),
+    partition="day",
+    watermark="final when the store's clock has passed the minute",
+)
+
+TRAFFIC: Final = Table(
+    "operations_traffic",
+    "What each topic carried in each minute of arrival.",
+    (
+        Column("minute", "timestamp", "", nullable=False),
+        TOPIC,
+        STORE,
+        Column("messages", "bigint", "", nullable=False),
+        Column("bytes", "bigint", "Of payloads.", nullable=False),
+        Column("publishers", "bigint", "Different ones.", nullable=False),
+        Column("day", "date", "Of the minute, UTC.", nullable=False),
+    ),
+    keys=("minute", "topic", "store"),
+    partition="day",
+    watermark="final when the store's clock has passed the minute",
+)
+
+MEMBERS: Final = Table(
+    "operations_members",
+    "How the members of shared groups did in each minute, as brokers told in $SYS.",
+    (
+        Column("minute", "timestamp", "", nullable=False),
+        Column("group", "string", "Name and filter of the shared group.", nullable=False),
+        Column("member", "string", "Client id.", nullable=False),
+        Column("dispatched", "bigint", "Messages in this minute."),
+        Column("backlog", "double", "Mean of what it had under way."),
+        Column("processing", "double", "Mean seconds for a message."),
+        Column("day", "date", "Of the minute, UTC.", nullable=False),
+    ),
+    keys=("minute", "group", "member"),
+    partition="day",
+    watermark="final when the store's clock has passed the minute",
+)
+
+ADVICE: Final = Table(
+    "advice",
+    "What was recommended to the fabric, and on which figures.",
+    (
+        Column("made", "timestamp", "", nullable=False),
+        Column("kind", "string", "weights, split, …", nullable=False),
+        Column("subject", "string", "Which group, filter or topic.", nullable=False),
+        Column("advice", "string", "As JSON, as it was sent.", nullable=False),
+        Column("why", "string", "In words and figures.", nullable=False),
+        Column("number", "bigint", "Grows; a receiver ignores what is not newer than what it has.", nullable=False),
+    ),
+    keys=("kind", "subject", "number"),
+    watermark="final when it is there",
+)
+
+TABLES: Final = (*(BRONZE, SILVER, QUARANTINE, GOLD, LATE, LATEST, LIVE, COMPLETENESS, TRAFFIC, MEMBERS, ADVICE),)
+BY_NAME: Final = {table.name: table for table in TABLES}
