@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +312,19 @@ def test_its_import_needs_pyarrow_and_no_more() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     modules = ["headwater", "headwater.store", "headwater.store.arrow_schema", "headwater.store.reader"]
     assert said.strip() == f"[] {modules}"
+
+
+def test_positions_by_time_of_arrival(served: Served) -> None:
+    for second in (0, 0, 1, 5, 5, 5, 9):
+        served.writer.take("a", arrival=NOON + second * SECOND)
+    served.writer.sync()
+    reader = StoreReader(served.url, token=EVERYTHING)
+    noon = datetime.fromtimestamp(NOON // SECOND, UTC)
+    found = [reader.position_at(noon + timedelta(seconds=second)) for second in (-1, 0, 0.5, 1, 5, 6, 9, 10)]
+    assert found == [1, 1, 3, 3, 4, 7, 7, 8]
+
+
+def test_the_clock_of_a_store(served: Served) -> None:
+    served.writer.write("a", "b")
+    served.gate.clock = NOON
+    assert StoreReader(served.url, token=EVERYTHING).clock() == (datetime.fromtimestamp(NOON // SECOND, UTC), 3)

@@ -227,6 +227,27 @@ class StoreReader:
         """What the store holds: `id`, `first`, `next` and more."""
         return self._json("GET", "/v1/store")
 
+    def clock(self) -> tuple[datetime, int]:
+        """A moment, and a position: every message that arrived before the moment has a position before that one and
+        can be read, and those to come arrive at the moment or later."""
+        found = self._json("GET", "/v1/store/clock")
+        return datetime.fromisoformat(found["clock"]), found["next"]
+
+    def position_at(self, moment: datetime) -> int:
+        """The first position of a message that arrived at the moment or later; the next that will be given, if there
+        is none yet. Arrivals never go back, so it is looked for in halves."""
+        status = self.status()
+        low: int = status["first"]
+        high: int = status["next"]
+        while low < high:
+            middle = (low + high) // 2
+            [found] = self.messages(after=middle - 1, before=middle + 1, limit=1)
+            if datetime.fromisoformat(found["arrival"]) < moment:
+                low = middle + 1
+            else:
+                high = middle
+        return high
+
     def store_id(self) -> str:
         """Of which store the positions are; every caller may know."""
         id: str = self._json("GET", "/v1/topics", {"limit": 1})["store"]

@@ -50,6 +50,7 @@ class SomeGate(Gate):
         self.published: list[Publication] = []
         self.ready = True
         self.stored = True
+        self.clock = 0
 
     async def authenticate(self, approach: Approach) -> Caller:
         self.approaches.append(approach)
@@ -69,6 +70,9 @@ class SomeGate(Gate):
         )
         self.writer.sync()
         return position
+
+    async def settled(self) -> int:
+        return self.clock
 
     @property
     def largest_payload(self) -> int:

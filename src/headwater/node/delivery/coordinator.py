@@ -24,12 +24,20 @@ from headwater.message import POSITION_PROPERTY, Message, UserProperties
 from headwater.node.delivery.properties import described
 from headwater.routing.topics import matches
 from headwater.store.intake import RETAIN, Intake, Taken
+from headwater.store.query import Query
 
 if TYPE_CHECKING:
     from headwater.node.flow import Flow
     from headwater.store.store import Store
 
 EVERYTHING: Final = "#"
+
+
+def _last_arrival(store: Store) -> int:
+    """Of the messages that the store has; the wall clock may have been set back since."""
+    if store.next == store.first:
+        return 0
+    return max(int(chunk.arrival[-1]) for chunk in store.select(Query(after=store.next - 2)))
 
 
 class Coordinator:
@@ -55,7 +63,7 @@ class Coordinator:
         self._fresh: set[bytes] = set()
         """Topics that the store does not know yet, and for which there is room."""
         self._now = -1.0
-        self._arrival = 0
+        self._arrival = _last_arrival(store)
 
     # ---- what is stored ----------------------------------------------------------------------------------------
 
@@ -101,10 +109,16 @@ class Coordinator:
         return True
 
     def arrival(self, now: float) -> int:
-        """What the wall clock says in the turn of `now`, in microseconds since 1970; it is looked at once a turn."""
+        """What the wall clock says in the turn of `now`, in microseconds since 1970; it is looked at once a turn. It
+        never goes back: who reads by position reads by arrival, too."""
         if now != self._now:
             self._now = now
-            self._arrival = int(time.time() * 1e6)
+            self._arrival = max(self._arrival, int(time.time() * 1e6))
+        return self._arrival
+
+    def clock(self) -> int:
+        """The time of arrival now: messages that are taken from now on have this one or a later one."""
+        self._arrival = max(self._arrival, int(time.time() * 1e6))
         return self._arrival
 
     # ---- commits -----------------------------------------------------------------------------------------------

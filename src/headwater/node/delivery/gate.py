@@ -37,6 +37,7 @@ from headwater.session.outbound import Outbound
 from headwater.session.rights import Rights
 from headwater.session.session import Session
 from headwater.store.rest.gate import Approach, Caller, Gate, Publication, Refused, Unauthorized
+from headwater.store.store import Store
 from headwater.wire.packets import V5, Connect
 from headwater.wire.reasons import BANNED, CONNECTION_RATE_EXCEEDED, NOT_AUTHORIZED, SERVER_BUSY
 
@@ -227,6 +228,20 @@ class BrokerGate(Gate):
             raise Refused(503, "unavailable", f"it was published, and may not be on disk: {error}") from error
         return message.position or None
 
+    async def settled(self) -> int:
+        return await self._on_loop(self._settled())
+
+    async def _settled(self) -> int:
+        coordinator = self.broker.server.coordinator
+        assert coordinator is not None
+        moment, awaited = coordinator.clock(), coordinator.intake.next
+        try:
+            await self.broker.committed()
+            await asyncio.wait_for(_readable(coordinator.store, awaited), PATIENCE)
+        except (StorageError, TimeoutError) as error:
+            raise Refused(503, "unavailable", f"not everything is on disk: {error}") from error
+        return moment
+
     def _check(self, caller: BrokerCaller, publication: Publication) -> None:
         """As for a PUBLISH packet."""
         server, config = self.broker.server, self.broker.config
@@ -269,6 +284,22 @@ class BrokerGate(Gate):
             work.close()
             raise Refused(503, "unavailable", "the broker has stopped") from None
         return await asyncio.wrap_future(future)
+
+
+async def _readable(store: Store, position: int) -> None:
+    """Until all before this position can be read; with durability `async` that is later than their commit's answer."""
+    loop, more = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell() -> None:
+        loop.call_soon_threadsafe(more.set)
+
+    store.watch(tell)
+    try:
+        while store.next < position:
+            await more.wait()
+            more.clear()
+    finally:
+        store.unwatch(tell)
 
 
 def _never(*arguments: object) -> Any:

@@ -82,6 +82,11 @@ class Gate:
         """Returns when the message is on disk, with its position; None if its topic is not stored. Raises Refused."""
         raise NotImplementedError
 
+    async def settled(self) -> int:
+        """A moment, in microseconds since 1970: every message that arrived before it can be read when this returns, and
+        those to come arrive at it or later. Raises Refused."""
+        raise NotImplementedError
+
     @property
     def largest_payload(self) -> int:
         return 16 << 20

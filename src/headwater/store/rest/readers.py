@@ -74,6 +74,19 @@ async def store_view(context: TheContext, caller: TheOperator) -> StoreView:
     return StoreView(**found._asdict(), messages=found.next - found.first, readers=readers, tails=len(context.tails))
 
 
+class Clock(BaseModel):
+    store: str
+    clock: str = Field(description="Every message that arrived before this is there; those to come arrive later.")
+    next: int = Field(description="The position that the next message will have, at the least.")
+
+
+@routes.get("/store/clock", tags=["store"], responses=described(401, 403, 422, 503))
+async def store_clock(context: TheContext, caller: TheOperator) -> Clock:
+    """How far time has come in this store: what was before is settled. Who makes windows of time asks this."""
+    moment = await context.gate.settled()
+    return Clock(store=context.store.id, clock=iso(moment), next=context.store.next)
+
+
 @routes.get("/readers", responses=described(401, 403, 422, 503))
 async def list_readers(context: TheContext, caller: TheOperator) -> Readers:
     """All named readers, in the order of their names."""
