@@ -146,7 +146,7 @@ GOLD: Final = Table(
         Column("p95", "double", "Exact, as p50."),
         Column("first", "double", "Value of the earliest reading."),
         Column("last", "double", "Value of the latest reading."),
-        Column("gaps", "int", "Silences longer than allowed between readings of the window.", nullable=False),
+        Column("gaps", "int", "Silences in the window, its edges included, longer than allowed.", nullable=False),
         Column("longest_gap", "double", "Seconds of the longest silence in the window, its edges included."),
         Column(
             "flags",
@@ -164,7 +164,7 @@ GOLD: Final = Table(
 
 LATE: Final = Table(
     "late",
-    "Readings that came too late for their window, or with a clock that cannot be: counted, and kept in silver.",
+    "Readings with a number that no window has: they came too late, or their clock cannot be. Counted, kept in silver.",
     (
         Column("window_start", "timestamp", "The window that they missed.", nullable=False),
         TOPIC,
@@ -182,17 +182,20 @@ LATE: Final = Table(
 
 LATEST: Final = Table(
     "latest",
-    "The last reading of each topic, device and metric, by time of measurement and then position.",
+    "The last reading of each topic, device and metric, by time of measurement and then position; by arrival if its "
+    "clock was ahead.",
     (
         TOPIC,
         Column("device", "string", ""),
         Column("metric", "string", ""),
         Column("time", "timestamp", "", nullable=False),
         ARRIVAL,
+        Column("clock", "string", "ok, ahead or behind, as in silver.", nullable=False),
         Column("value", "double", ""),
         Column("text", "string", ""),
         STORE,
         POSITION,
+        Column("part", "int", "Number of the reading in its message.", nullable=False),
     ),
     keys=("topic", "device", "metric"),
     watermark="always that of the last commit",

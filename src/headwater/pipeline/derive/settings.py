@@ -1,0 +1,82 @@
+"""What decides how answers are derived from readings. Needs nothing but the standard library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times are in seconds.
+
+    A reading belongs to the window in which its time is, if it arrived before the window's end + `lateness`. A silence
+    longer than `gap` is a gap. A window of at least `flatline` readings that are all equal is a flatline. A step from
+    one reading to the next is a jump if it is more than `jump_factor` times the window's typical step (asked of windows
+    with at least `jump_readings`), or more than `jump_absolute`; None switches the rule off.
+
+    `clock_ahead` and `clock_behind` are how far a reading's time may be from its arrival before its clock is said to
+    be wrong: decoders mark that. A clock that is behind cannot be told from a message that was kept for long, so
+    `clock_behind` has to be beyond all that is on time.
+    """
+
+    window: int = 600
+    lateness: float = 900.0
+    gap: float = 150.0
+    flatline: int = 5
+    jump_factor: float | None = 20.0
+    jump_readings: int = 8
+    jump_absolute: float | None = None
+    clock_ahead: float = 300.0
+    clock_behind: float = float(DAY)
+
+    def __post_init__(self) -> None:
+        for name in ("window", "flatline", "jump_readings"):
+            _check(type(getattr(self, name)) is int, name, getattr(self, name), "a whole number")
+        for name in ("lateness", "gap", "jump_factor", "jump_absolute", "clock_ahead", "clock_behind"):
+            value = getattr(self, name)
+            missing = value is None and name in ("jump_factor", "jump_absolute")
+            _check(missing or _is_number(value), name, value, "a finite number")
+        _check(
+            self.window > 0 and DAY % self.window == 0, "window", self.window, "seconds that divide a day, as 600 do"
+        )
+        _check(0 <= self.lateness <= 366 * DAY, "lateness", self.lateness, "from 0 to the seconds of a year")
+        _check(self.gap > 0, "gap", self.gap, "more than 0 seconds")
+        _check(self.flatline >= 2, "flatline", self.flatline, "at least 2: one reading is equal to itself")
+        _check(
+            self.jump_readings >= 3,
+            "jump_readings",
+            self.jump_readings,
+            "at least 3: two have one step, the typical one",
+        )
+        for name in ("jump_factor", "jump_absolute"):
+            value = getattr(self, name)
+            _check(value is None or value > 0, name, value, "more than 0, or None to switch the rule off")
+        _check(self.clock_ahead >= 0, "clock_ahead", self.clock_ahead, "0 seconds or more")
+        least = self.window + self.lateness
+        wanted = (
+            f"at least window + lateness ({least:g}), or readings that are on time would be refused for their clock"
+        )
+        _check(self.clock_behind >= least, "clock_behind", self.clock_behind, wanted)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Settings:
+        """From names and values as a configuration has them; what is not named has its default."""
+        known = [each.name for each in fields(cls)]
+        unknown = sorted(set(settings) - set(known))
+        if unknown:
+            raise ValueError(f"there is no setting {', '.join(map(repr, unknown))}; there are {', '.join(known)}")
+        return cls(**settings)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check(holds: bool, name: str, value: object, wanted: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {value!r}; it has to be {wanted}")
