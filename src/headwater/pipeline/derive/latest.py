@@ -35,7 +35,7 @@ def latest(rows: DataFrame) -> DataFrame:
 
 def same_key(left: str, right: str) -> str:
     """SQL for "the rows are of the same topic, device and metric", where nulls are equal. Both names are aliases."""
-    return " AND ".join(f"{left}.{name} IS NOT DISTINCT FROM {right}.{name}" for name in LATEST.keys)
+    return " AND ".join(f"({left}.{name} IS NOT DISTINCT FROM {right}.{name})" for name in LATEST.keys)
 
 
 def newer(left: str, right: str) -> str:
