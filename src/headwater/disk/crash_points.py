@@ -32,7 +32,17 @@ STORE_POINTS: Final = (
     "store-after-trim",
 )
 
-POINTS: Final = (*BROKER_POINTS, *STORE_POINTS)
+PIPELINE_POINTS: Final = (
+    "pipeline-before-read",  # a range is planned, nothing of it is read
+    "pipeline-before-file",  # rows are on their way to an executor that writes
+    "pipeline-after-file",  # a file is on disk, and no commit names it
+    "pipeline-before-commit",  # all files of a batch are known to the driver
+    "pipeline-after-commit",  # the table has them, and Spark was not told
+    "pipeline-before-reader",  # Spark is done with a batch, and the store was not told
+    "pipeline-after-reader",
+)
+
+POINTS: Final = (*BROKER_POINTS, *STORE_POINTS, *PIPELINE_POINTS)
 
 
 class _Armed:

@@ -1,0 +1,1 @@
+"""The lake: Delta tables whose files executors write and whose commits say how far of which store they contain."""

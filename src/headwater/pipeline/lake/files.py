@@ -1,0 +1,147 @@
+"""What an executor does for a table: Arrow batches into Parquet files, and a note of each for whoever commits them.
+
+Theory. A file belongs to a table when a commit names it, and not before. So an executor writes under a name that nobody
+else has, tells the driver, and forgets: a task that dies, is repeated or runs twice leaves files that no commit
+names, which reading never sees and vacuum removes.
+
+Notes have the least and greatest store, position and times of a file: readers skip files by them, and the commit learns
+from them how far the table goes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headwater.disk.crash_points import crash_point
+
+MEASURED: Final = ("store", "position", "time", "arrival", "window_start", "minute")
+"""Columns whose bounds are noted."""
+COMPRESSION: Final = "zstd"
+LARGEST_GROUP: Final = 1 << 20
+
+
+@dataclass
+class WrittenFile:
+    """A file that no commit names yet; `path` is relative to the table's folder. Picklable."""
+
+    path: str
+    size: int
+    rows: int
+    partition: dict[str, str]
+    low: dict[str, Any]
+    high: dict[str, Any]
+    schema: bytes
+    stores: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each store the first and last position in it."""
+    made: int = 0
+    """Milliseconds since 1970."""
+
+    def arrow_schema(self) -> pa.Schema:
+        return pa.ipc.read_schema(pa.py_buffer(self.schema))
+
+
+def write_files(batches: Iterable[pa.RecordBatch], folder: str, partition: str | None) -> list[WrittenFile]:
+    """Everything, into a file for each value of the partition's column. The folder is the table's; what of it is not
+    there is made."""
+    open_files: dict[str, _OpenFile] = {}
+    crash_point("pipeline-before-file")
+    try:
+        for batch in batches:
+            for value, part in _by_partition(batch, partition):
+                key = f"{value}/{part.schema.to_string()}"  # payloads may bring new columns: these have their own file
+                if key not in open_files:
+                    open_files[key] = _OpenFile(Path(folder), partition, value, part.schema)
+                open_files[key].write(part)
+        return [each.close() for each in open_files.values()]
+    except BaseException:
+        for each in open_files.values():
+            each.discard()
+        raise
+
+
+def _by_partition(batch: pa.RecordBatch, partition: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    if not batch.num_rows:
+        return
+    if partition is None:
+        yield "", batch
+        return
+    values = batch.column(partition)
+    bounds = pc.min_max(values).as_py()
+    rest = batch.drop_columns([partition])
+    if bounds["min"] == bounds["max"] and values.null_count == 0:  # nearly always
+        yield str(bounds["min"]), rest
+        return
+    for value in pc.unique(values).to_pylist():
+        if value is None:
+            raise ValueError(f"a row has no {partition}, by which the files of its table are laid out")
+        yield str(value), rest.filter(pc.equal(values, pa.scalar(value, values.type)))
+
+
+class _OpenFile:
+    def __init__(self, folder: Path, partition: str | None, value: str, schema: pa.Schema) -> None:
+        self._partition = {} if partition is None else {partition: value}
+        home = folder if partition is None else folder / f"{partition}={value}"
+        home.mkdir(parents=True, exist_ok=True)
+        self._path = home / f"part-{uuid.uuid4().hex}.parquet"
+        self._relative = self._path.relative_to(folder).as_posix()
+        self._schema = schema
+        self._writer = pq.ParquetWriter(self._path, schema, compression=COMPRESSION)
+        self._rows = 0
+        self._low: dict[str, Any] = {}
+        self._high: dict[str, Any] = {}
+        self._stores: dict[str, tuple[int, int]] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch, row_group_size=LARGEST_GROUP)
+        self._rows += batch.num_rows
+        for name in MEASURED:
+            if name in batch.schema.names:
+                bounds = pc.min_max(batch.column(name)).as_py()
+                if bounds["min"] is not None:
+                    self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
+                    self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
+        if "store" in batch.schema.names and "position" in batch.schema.names:
+            self._note_stores(batch)
+
+    def _note_stores(self, batch: pa.RecordBatch) -> None:
+        bounds = pa.table({"store": batch.column("store"), "position": batch.column("position")})
+        found = bounds.group_by("store").aggregate([("position", "min"), ("position", "max")]).to_pylist()
+        for each in found:
+            low, high = self._stores.get(each["store"], (each["position_min"], each["position_max"]))
+            self._stores[each["store"]] = (min(low, each["position_min"]), max(high, each["position_max"]))
+
+    def close(self) -> WrittenFile:
+        """On disk when this returns: a commit may name it."""
+        self._writer.close()
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            size = os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+        crash_point("pipeline-after-file")
+        return WrittenFile(
+            self._relative,
+            size,
+            self._rows,
+            self._partition,
+            self._low,
+            self._high,
+            self._schema.serialize().to_pybytes(),
+            self._stores,
+            time.time_ns() // 1_000_000,
+        )
+
+    def discard(self) -> None:
+        self._writer.close()
+        self._path.unlink(missing_ok=True)

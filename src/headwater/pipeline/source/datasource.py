@@ -1,0 +1,264 @@
+"""`format("headwater")` as Spark sees it: a batch reader and a stream reader over stores.
+
+Theory. What a batch of a stream contains is written down by Spark as two offsets, `{store id: last position}`, before
+anything is read. Positions have no gaps and what is at one never changes, so the same two offsets are the same rows,
+however often and wherever they are read. When a batch is done for good, Spark says so, and the stores' named reader
+moves: only then may retention remove them. So every stored message is in exactly one batch.
+
+    driver   latestOffset -> partitions(start, end) -> commit(end)      asks the stores, holds nothing
+    executor read(partition)                                            one range of one store, as Arrow
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from headwater.disk.crash_points import crash_point
+from headwater.pipeline.options import OptionError
+from headwater.pipeline.source.admission import admit, rows_for_bytes
+from headwater.pipeline.source.pushdown import Pushed
+from headwater.pipeline.source.reading import COLUMNS, SCHEMA, Range, read
+from headwater.pipeline.source.settings import FORMAT, Settings, read_settings
+from headwater.pipeline.source.stores import DataLoss, Offsets, StoreNow, Stores, beginnings, ends
+from headwater.store.reader import StoreError
+
+log = logging.getLogger(__name__)
+
+
+class HeadwaterSource(DataSource):
+    """`spark.dataSource.register(HeadwaterSource)`; options are described in settings.OPTIONS."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return COLUMNS
+
+    def reader(self, schema: StructType) -> Reader:
+        return Reader(read_settings(self.options), _shape(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(read_settings(self.options), _shape(schema))
+
+
+class RangePartition(InputPartition):
+    def __init__(self, range: Range) -> None:
+        self.range = range
+
+    def __repr__(self) -> str:
+        return f"{self.range.store}:{self.range.after + 1}..{self.range.last}"
+
+
+def _shape(schema: StructType) -> pa.Schema:
+    """What is to come out: all columns, or those that the user has named."""
+    for each in schema.fields:
+        if each.name not in SCHEMA.names:
+            raise OptionError(f"format({FORMAT!r}) has no column {each.name!r}; there are {', '.join(SCHEMA.names)}")
+    return pa.schema([SCHEMA.field(each.name).with_nullable(each.nullable) for each in schema.fields])
+
+
+class _Ranges:
+    """What both readers do: ranges into partitions, and partitions into rows."""
+
+    def __init__(self, settings: Settings, shape: pa.Schema) -> None:
+        self.settings = settings
+        self.shape = shape
+        self.pushed = Pushed(settings.topic)
+
+    def _range(self, id: str, url: str, after: int, last: int) -> Range:
+        settings = self.settings
+        low, high = self.pushed.time
+        return Range(
+            id,
+            url,
+            after,
+            last,
+            self.pushed.topic,
+            settings.measured_from if low is None else low.isoformat(),
+            settings.measured_to if high is None else high.isoformat(),
+            tuple(self.shape.names),
+        )
+
+    def _partitions(self, ranges: Iterable[Range]) -> list[InputPartition]:
+        return [RangePartition(part) for each in ranges for part in each.parts(self.settings.rows_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        crash_point("pipeline-before-read")
+        for batch in read(partition.range, self.settings):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.shape)
+
+
+class Reader(_Ranges, DataSourceReader):
+    """What is there now, or between two offsets."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        return list(self.pushed.push(filters))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        settings, pushed = self.settings, self.pushed
+        if pushed.nothing:
+            return []
+        if pushed.store is not None:
+            settings = replace(settings, store=pushed.store)
+        found = Stores(settings).look_until_all_answer()
+        begin, end = beginnings(found, settings.start, settings), ends(found, settings.end, settings)
+        ranges = []
+        for id, now in found.items():
+            low, high = self._narrowed(now, begin[id], end[id])
+            if high > low:
+                ranges.append(self._range(id, now.url, low, high))
+        return self._partitions(ranges)
+
+    def _narrowed(self, now: StoreNow, after: int, last: int) -> tuple[int, int]:
+        """By conditions on positions and arrivals; what retention has removed is not asked for, or is an error."""
+        client = self.settings.client(now.url)
+        low, high = self.pushed.position
+        early, late = self.pushed.arrival
+        after = max([after, *([] if low is None else [low - 1])])
+        last = min([last, *([] if high is None else [high - 1])])
+        if early is not None:
+            after = max(after, client.position_at(early) - 1)
+        if late is not None:
+            last = min(last, client.position_at(late) - 1)
+        if after < now.first - 1 and isinstance(self.settings.start, dict):
+            _lost(now, after, self.settings)
+        return max(after, now.first - 1), last
+
+
+class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Batch after batch, each the same whenever it is read."""
+
+    def __init__(self, settings: Settings, shape: pa.Schema) -> None:
+        super().__init__(settings, shape)
+        self.stores = Stores(settings)
+        self._target: Offsets | None = None
+        self._latest: Offsets | None = None
+
+    # ---- offsets -----------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        found = self.stores.look_until_all_answer()
+        begin = beginnings(found, self.settings.start, self.settings)
+        self._hold(found, begin)
+        return begin
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self.settings.most_rows is not None:
+            return ReadMaxRows(self.settings.most_rows)
+        return ReadAllAvailable() if self.settings.most_bytes is None else ReadMaxBytes(self.settings.most_bytes)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        found = self.stores.look()
+        self._latest = {**start, **{id: now.last for id, now in found.items()}}
+        for id, now in found.items():
+            self._check(now, start.get(id, now.first - 1))
+        if self._target is not None:
+            target = self._target
+            found = {id: replace(now, next=target[id] + 1) for id, now in found.items() if id in target}
+        return admit(start, found, self._most(limit, start, found))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._latest
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Every store has to answer, or its part would be left out without a word."""
+        self._target = {id: now.last for id, now in self.stores.look_until_all_answer().items()}
+
+    def _most(self, limit: ReadLimit, start: Offsets, found: Mapping[str, StoreNow]) -> int | None:
+        """Both limits of ours hold; Spark hands over only one, or wants everything."""
+        if isinstance(limit, ReadAllAvailable) and self._target is None:
+            return None
+        allowed = [] if self.settings.most_rows is None else [self.settings.most_rows]
+        if self.settings.most_bytes is not None:
+            allowed.append(rows_for_bytes(self.settings.most_bytes, start, found))
+        return min(allowed, default=None)
+
+    def _check(self, now: StoreNow, after: int) -> None:
+        if after > now.last:
+            raise DataLoss(
+                f"the store {now.id} at {now.url} ends at position {now.last}, and {after} was read before: it has "
+                "gone back in time (restored from a copy?). Begin anew with another checkpoint and table."
+            )
+        if after < now.first - 1:
+            _lost(now, after, self.settings)
+
+    # ---- ranges ------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        ranges = []
+        for id, last in end.items():
+            after = start.get(id, last)  # a store that is new has only been given its beginning
+            if last > after:
+                ranges.append(self._range(id, self.stores.url_of(id) or self._wait_for(id), after, last))
+        return self._partitions(ranges)
+
+    def _wait_for(self, id: str) -> str:
+        """A batch was written down before this process began: its store has to be found again."""
+        found = self.stores.look_until_all_answer()
+        if id not in found:
+            raise DataLoss(
+                f"a batch was begun with the store {id}, which is at none of the addresses now "
+                f"({', '.join(self.settings.addresses())}). Start its node, or name its address."
+            )
+        return found[id].url
+
+    # ---- commits -----------------------------------------------------------------------------------------------
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Retention may remove these. A store that does not answer is told with the next batch."""
+        if self.settings.reader is None:
+            return
+        crash_point("pipeline-before-reader")
+        for id, last in end.items():
+            url = self.stores.url_of(id)
+            if url is None:
+                continue
+            try:
+                self.settings.client(url, retries=1, timeout=5.0).commit(self.settings.reader, f"{id}:{last}")
+            except StoreError as error:
+                log.warning("the store %s could not be told what is read: %s", id, error)
+        crash_point("pipeline-after-reader")
+
+    def _hold(self, found: Mapping[str, StoreNow], begin: Offsets) -> None:
+        """A named reader that begins: retention waits for it from now on."""
+        for id, now in found.items():
+            if self.settings.reader is not None and now.first - 1 <= begin[id] <= now.last:
+                self.settings.client(now.url).commit(self.settings.reader, f"{id}:{begin[id]}")
+
+    def stop(self) -> None:
+        """There is nothing to let go of."""
+
+
+def _lost(now: StoreNow, after: int, settings: Settings) -> None:
+    """Positions behind `after` are gone: an error, or a word."""
+    lost = (
+        f"the store {now.id} has lost the positions {after + 1} to {now.first - 1} to retention before they were read"
+    )
+    if settings.fail_on_loss:
+        raise DataLoss(
+            f"{lost}. Give the source a `reader`, so that retention waits for it; to go on without them, set "
+            "failOnDataLoss to false."
+        )
+    log.warning("%s; going on behind them, as failOnDataLoss is false", lost)

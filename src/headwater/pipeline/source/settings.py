@@ -1,0 +1,131 @@
+"""The options of `format("headwater")`, read and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+from headwater.pipeline.options import Options
+from headwater.store.reader import StoreReader
+
+FORMAT: Final = "headwater"
+OPTIONS: Final = {
+    "url": "address of a store, or several with commas between them",
+    "urlsFile": "a file with addresses, one in each line, that is read again for each batch: stores may come",
+    "token": "who asks: a token",
+    "user": "who asks: a user's name",
+    "password": "and password",
+    "ca": "a file with the authorities that may have signed the certificate",
+    "reader": "name under which commits are told to the stores; retention waits for it",
+    "startingOffsets": "earliest, latest, a time of arrival (ISO 8601), or JSON {store id: last position before}",
+    "endingOffsets": "for batch reads: latest, a time of arrival, or JSON {store id: last position}",
+    "failOnDataLoss": "true: messages that retention removed unread are an error; false: they are left out, and told",
+    "maxRowsPerTrigger": "most messages of a batch, of all stores together (also maxOffsetsPerTrigger)",
+    "maxOffsetsPerTrigger": "the same, by the name that Kafka's source has for it",
+    "maxBytesPerTrigger": "about as many bytes of a batch at most, by the stores' mean size of a message",
+    "rowsPerPartition": "a range is cut into partitions of so many messages",
+    "topic": "a topic filter with wildcards, asked of the stores",
+    "from": "time of measurement from which on",
+    "to": "time of measurement before which",
+    "store": "only the store of this id",
+    "waitForStore": "seconds for which a store that does not answer is waited for",
+}
+ROWS_PER_PARTITION: Final = 250_000
+WAIT_FOR_STORE: Final = 600.0
+Start = Literal["earliest", "latest"] | datetime | dict[str, int]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Picklable: it travels to executors."""
+
+    urls: tuple[str, ...]
+    urls_file: str | None
+    token: str | None
+    user: str | None
+    password: str | None
+    ca: str | None
+    reader: str | None
+    start: Start
+    end: Start
+    fail_on_loss: bool
+    most_rows: int | None
+    most_bytes: int | None
+    rows_per_partition: int
+    topic: str | None
+    measured_from: str | None
+    measured_to: str | None
+    store: str | None
+    patience: float
+
+    def addresses(self) -> list[str]:
+        """As they are now. OSError: the file cannot be read."""
+        if self.urls_file is None:
+            return list(self.urls)
+        lines = Path(self.urls_file).read_text(encoding="utf-8").splitlines()
+        found = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        return list(dict.fromkeys([*self.urls, *found]))
+
+    def client(self, url: str, *, retries: int = 5, timeout: float = 30.0) -> StoreReader:
+        return StoreReader(
+            url,
+            token=self.token,
+            user=self.user,
+            password=self.password,
+            ca=self.ca,
+            retries=retries,
+            timeout=timeout,
+        )
+
+
+def read_settings(given: Mapping[str, str]) -> Settings:
+    """Raises OptionError."""
+    options = Options(FORMAT, given, OPTIONS)
+    urls = tuple(each.strip() for each in (options.text("url") or "").split(",") if each.strip())
+    urls_file = options.text("urlsFile")
+    if not urls and urls_file is None:
+        raise options.wrong("url", "is needed, such as http://localhost:8080 (or urlsFile)")
+    rows = options.count("maxRowsPerTrigger", options.count("maxOffsetsPerTrigger"))
+    return Settings(
+        urls=urls,
+        urls_file=urls_file,
+        token=options.text("token"),
+        user=options.text("user"),
+        password=options.text("password"),
+        ca=options.text("ca"),
+        reader=options.text("reader"),
+        start=_offsets(options, "startingOffsets", "earliest"),
+        end=_offsets(options, "endingOffsets", "latest"),
+        fail_on_loss=options.flag("failOnDataLoss", True),
+        most_rows=rows,
+        most_bytes=options.count("maxBytesPerTrigger"),
+        rows_per_partition=options.count("rowsPerPartition", ROWS_PER_PARTITION) or ROWS_PER_PARTITION,
+        topic=options.text("topic"),
+        measured_from=options.text("from"),
+        measured_to=options.text("to"),
+        store=options.text("store"),
+        patience=options.seconds("waitForStore", WAIT_FOR_STORE),
+    )
+
+
+def _offsets(options: Options, name: str, default: str) -> Start:
+    text = (options.text(name) or default).strip()
+    if text == "earliest" or text == "latest":
+        return text  # type: ignore[return-value] # one of the two
+    try:
+        if text.startswith("{"):
+            found = json.loads(text)
+            if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in found.values()):
+                return {str(id): position for id, position in found.items()}
+        else:
+            moment = datetime.fromisoformat(text)
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    raise options.wrong(
+        name, f'is earliest, latest, a time such as 2026-01-31T12:00:00Z, or {{"store id": position}}, not {text!r}'
+    )

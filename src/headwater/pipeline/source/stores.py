@@ -1,0 +1,122 @@
+"""The stores behind a source: which answer now, what they hold, and where each begins and ends.
+
+Theory. An address is not a store: a node may move, and another store may answer where one was. So offsets name stores
+by id, and each look asks every address whose store it has. A store that does not answer keeps its offset: it is told
+of, others go on, and it is read when it is back. A store that nobody has seen before begins with its first message, as
+it was not there when `startingOffsets` was meant.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from headwater.pipeline.source.settings import Settings, Start
+from headwater.store.reader import Refused, StoreReader, Unreachable
+
+LOOK_TIMEOUT: Final = 5.0
+"""Seconds for an answer when a store is only looked at."""
+BETWEEN_LOOKS: Final = 0.5
+Offsets = dict[str, int]
+"""For each store the last position that belongs to it; 0: none."""
+
+log = logging.getLogger(__name__)
+
+
+class DataLoss(Exception):
+    """Messages that were to be read are not there any more."""
+
+
+@dataclass(frozen=True)
+class StoreNow:
+    """What a store holds: `[first, next)`. `mean_size` is bytes of a message on the wire, roughly."""
+
+    id: str
+    url: str
+    first: int
+    next: int
+    mean_size: float
+
+    @property
+    def last(self) -> int:
+        return self.next - 1
+
+
+class Stores:
+    """Addresses and what answers there; `sleep` is for tests."""
+
+    def __init__(self, settings: Settings, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.settings = settings
+        self._sleep = sleep
+        self._silent: dict[str, str] = {}
+        """Addresses that do not answer, and why: each is told once."""
+        self._urls: dict[str, str] = {}
+
+    def look(self) -> dict[str, StoreNow]:
+        """The stores that answer now, by id. Raises Refused if one answers that we may not ask."""
+        found: dict[str, StoreNow] = {}
+        for url in self.settings.addresses():
+            now = self._ask(url)
+            if now is not None and self.settings.store in (None, now.id):
+                found.setdefault(now.id, now)
+        self._urls |= {id: now.url for id, now in found.items()}
+        return found
+
+    def look_until_all_answer(self) -> dict[str, StoreNow]:
+        """Waits as long as the settings say. Raises Unreachable."""
+        began = time.monotonic()
+        while True:
+            found = self.look()
+            if not self._silent:
+                return found
+            if time.monotonic() - began >= self.settings.patience:
+                raise Unreachable("; ".join(self._silent.values()))
+            self._sleep(BETWEEN_LOOKS)
+
+    def url_of(self, id: str) -> str | None:
+        """Where the store was seen last."""
+        return self._urls.get(id)
+
+    @property
+    def silent(self) -> list[str]:
+        """Addresses where nothing answered at the last look."""
+        return sorted(self._silent)
+
+    def _ask(self, url: str) -> StoreNow | None:
+        try:
+            status = self.settings.client(url, retries=0, timeout=LOOK_TIMEOUT).status()
+        except Unreachable as error:
+            if url not in self._silent:
+                log.warning("the store at %s does not answer; it is waited for (%s)", url, error)
+            self._silent[url] = str(error)
+            return None
+        if self._silent.pop(url, None) is not None:
+            log.warning("the store at %s answers again", url)
+        messages = max(1, status["messages"])
+        return StoreNow(status["id"], url, status["first"], status["next"], status["payload_size"] / messages + 64.0)
+
+
+def beginnings(found: Mapping[str, StoreNow], start: Start, settings: Settings) -> Offsets:
+    """Where reading begins in each store, by what `startingOffsets` says."""
+    return {id: _boundary(now, start, settings.client(now.url), 0) for id, now in found.items()}
+
+
+def ends(found: Mapping[str, StoreNow], end: Start, settings: Settings) -> Offsets:
+    """Where a batch read ends, by what `endingOffsets` says."""
+    return {id: min(now.last, _boundary(now, end, settings.client(now.url), now.last)) for id, now in found.items()}
+
+
+def _boundary(now: StoreNow, said: Start, client: StoreReader, otherwise: int) -> int:
+    """A last position: what is behind it is on the other side."""
+    if isinstance(said, datetime):
+        return client.position_at(said) - 1
+    if isinstance(said, dict):
+        return said.get(now.id, now.first - 1 if otherwise == 0 else otherwise)
+    return now.last if said == "latest" else now.first - 1
+
+
+__all__ = ["DataLoss", "Offsets", "Refused", "StoreNow", "Stores", "beginnings", "ends"]
