@@ -1,0 +1,171 @@
+"""The driver's side of a spooler: find the one of the folder, or start it, and see that it lives.
+
+Theory. The source's runner is a process that Spark starts and kills as it likes. The spooler outlives it: whoever comes
+next finds its address in the spool folder. While a query runs, a thread here asks the spooler every second, which keeps
+it from ending, and starts another one if it was killed. That one has the same port and token, so executors that are
+reading go on.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Final
+
+from headwater.pipeline.mqtt.options import ReadOptions
+from headwater.pipeline.mqtt.remote import CUT, Address, Remote, SpoolerError
+from headwater.pipeline.mqtt.service import LEASE
+from headwater.pipeline.mqtt.spooler import LOCKED, former_address
+
+START_TIME: Final = 30.0
+"""Seconds that a spooler may take to start, or another query to give up the folder."""
+PAUSE: Final = 0.05
+WATCH: Final = 1.0
+LOG: Final = "spooler.log"
+LOG_TAIL: Final = 1500
+LOG_BYTES: Final = 4 << 20
+
+
+class SpoolerFailed(Exception):
+    """There is no spooler, or it cannot get messages; the text says why."""
+
+
+class Keeper:
+    """One query's hold on the spooler of its folder; for any number of threads."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._owner = secrets.token_hex(8)
+        self._asking = threading.Lock()
+        self._remote: Remote | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_over = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def address(self) -> Address:
+        """For executors."""
+        with self._asking:
+            return self._found().address
+
+    def advance(
+        self, released: dict[str, Any] | None = None, beyond: int | None = None, wait: float = 0.0
+    ) -> dict[str, Any]:
+        """Tell up to which offset Spark has committed, and hear how things are; raises SpoolerFailed."""
+        with self._asking:
+            status = self._ask(released=released, beyond=beyond, wait=wait)
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, daemon=True)
+            self._watcher.start()
+        if status["error"]:
+            raise SpoolerFailed(f"no messages can be had from {self._options.address[0]}: {status['error']}")
+        return status
+
+    def close(self) -> None:
+        """The spooler goes on for its `linger`."""
+        self._is_over.set()
+        with self._asking:
+            if self._remote is not None:
+                self._remote.close()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(min(WATCH, self._options.linger / 3)):
+            try:
+                with self._asking:
+                    self._ask()
+            except (SpoolerFailed, SpoolerError):
+                continue  # the query hears of it when it asks itself
+
+    def _ask(self, **asked: Any) -> dict[str, Any]:
+        until = time.monotonic() + START_TIME
+        while True:
+            try:
+                return self._found().post("/advance", owner=self._owner, **asked)
+            except SpoolerError as error:
+                if error.error != "used" or time.monotonic() > until - START_TIME + 2 * LEASE:
+                    raise SpoolerFailed(str(error)) from error
+                time.sleep(PAUSE)
+            except CUT as error:
+                self._remote = None
+                if time.monotonic() > until:
+                    raise SpoolerFailed(f"the spooler does not answer: {error!r}{self._log_tail()}") from error
+
+    def _found(self) -> Remote:
+        if self._remote is None:
+            self._remote = self._find() or self._start()
+        return self._remote
+
+    def _find(self) -> Remote | None:
+        """The spooler that is there; one with other options, or that cannot go on, is sent away."""
+        address = former_address(self._options.folder)
+        if not address:
+            return None
+        remote = Remote(Address(address["host"], address["port"], address["token"]))
+        try:
+            status = remote.post("/advance", owner=self._owner)
+            if status["options"] == self._options.digest() and not status["error"]:
+                return remote
+            remote.post("/leave")
+            self._wait_until_gone(remote)
+        except SpoolerError as error:
+            if error.error == "used":
+                return remote
+        except CUT:
+            pass
+        return None
+
+    def _wait_until_gone(self, remote: Remote) -> None:
+        until = time.monotonic() + START_TIME
+        while time.monotonic() < until:
+            remote.post("/advance", owner=self._owner)  # a cut ends it
+            time.sleep(PAUSE)
+
+    def _start(self) -> Remote:
+        until = time.monotonic() + START_TIME
+        self._launch()
+        while time.monotonic() < until:
+            found = self._find()
+            if found is not None:
+                return found
+            assert self._process is not None
+            status = self._process.poll()
+            if status == LOCKED:
+                self._launch()
+            elif status is not None:
+                raise SpoolerFailed(f"the spooler could not start{self._log_tail()}")
+            time.sleep(PAUSE)
+        raise SpoolerFailed(f"the spooler has not started within {START_TIME:g} seconds{self._log_tail()}")
+
+    def _launch(self) -> None:
+        """In a session of its own: what ends the driver does not end it."""
+        if self._process is not None:
+            self._process.poll()
+        folder = self._options.folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = folder / LOG
+        mode = "wb" if path.exists() and path.stat().st_size > LOG_BYTES else "ab"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+        with path.open(mode) as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "headwater.pipeline.mqtt.spooler"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None
+        with self._process.stdin as stdin:
+            stdin.write(self._options.as_json().encode())
+
+    def _log_tail(self) -> str:
+        try:
+            text = (self._options.folder / LOG).read_bytes()[-LOG_TAIL:].decode("utf-8", "replace")
+        except OSError:
+            return ""
+        return f"; the end of {self._options.folder / LOG}:\n{text}"
