@@ -38,6 +38,8 @@ from headwater.wire.reasons import SERVER_SHUTTING_DOWN
 
 if TYPE_CHECKING:
     from headwater.disk.errors import StorageError
+    from headwater.node.advice.advising import Receiver
+    from headwater.node.advice.document import Advice
     from headwater.node.bridge.bridges import Bridges
     from headwater.node.bridge.preparing import Prepared
     from headwater.node.bridge.view import BridgeView
@@ -127,6 +129,7 @@ class Broker:
         server = self.server
         self._keeping = self._open_data()
         self._look_after_the_store()
+        self._take_advice()
         server.deciding.clock = self._look_at_the_clock
         self.hooks.on_change = self._hooks_changed
         self._hooks_changed()
@@ -168,6 +171,8 @@ class Broker:
             server.lost(channel)
         server.hot.until = NEVER
         server.chores.finish()
+        if server.advising is not None:
+            server.advising.stop()
         if self._keeping is not None:
             self._keeping.close()
             self._keeping = None
@@ -253,6 +258,14 @@ class Broker:
             tell = partial(asyncio.get_running_loop().call_soon_threadsafe, coordinator.messages_were_removed)
             self._trimming = Trimming(self.store, tell)
             self._trimming.start()
+
+    def _take_advice(self) -> None:
+        if self.config.advice.enabled:
+            from headwater.node.advice.advising import Advising
+
+            self._look_at_the_clock()
+            self.server.advising = Advising(self.server, self.config.advice)
+            self.server.advising.start()
 
     async def snapshot(self) -> Snapshot:
         """Copy the store, as it is on disk now, inside the data folder; who asks for it has to delete it. Raises
@@ -341,6 +354,17 @@ class Broker:
     def shared_groups(self) -> list[GroupView]:
         """What can be seen of the shared groups now."""
         return view_groups(self.server)
+
+    def advice(self) -> list[Advice]:
+        """What is in force of what was advised from outside."""
+        return [] if self.server.advising is None else self.server.advising.in_force()
+
+    def hand_advice_to(self, kind: str, receiver: Receiver) -> None:
+        """Call `receiver` with the subject and what is advised for it (None: nothing any more), now and whenever that
+        changes. ValueError: there is no such kind, or `advice.enabled` is not set, or the broker has not started."""
+        if self.server.advising is None:
+            raise ValueError("no advice is taken: set advice.enabled, and start the broker first")
+        self.server.advising.hand_to(kind, receiver)
 
     def statistics(self) -> Statistics:
         return self.server.statistics(time.monotonic() - self._started_at)

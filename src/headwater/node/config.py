@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from headwater.node.access.settings import AccessSettings
+from headwater.node.advice.settings import AdviceSettings
 from headwater.node.bridge.settings import BridgeSettings
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.delivery.settings import StoreSettings
@@ -243,6 +244,9 @@ class Config(Settings):
     admin: Admin = Field(default=Admin(), description="The admin API, health and metrics over HTTP.")
     store: StoreSettings = Field(default=StoreSettings(), description="The delivery store (docs/store.md).")
     rest: RestSettings = Field(default=RestSettings(), description="REST over the delivery store (docs/rest.md).")
+    advice: AdviceSettings = Field(
+        default=AdviceSettings(), description="Recommendations from outside, of a pipeline say (docs/advice.md)."
+    )
     broker_id: str = Field(
         default="",
         max_length=128,

@@ -13,7 +13,7 @@ from headwater.message import Delivery, Message
 from headwater.node.chores import Chore
 from headwater.node.stats import SESSION_ENDED
 from headwater.node.timers import Timer
-from headwater.routing.topics import is_reserved
+from headwater.routing.topics import is_guarded, is_reserved
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
 
@@ -101,8 +101,10 @@ class Ending:
         if session.will_expiry is not None:
             will.expires_at = self.server.hot.now + session.will_expiry
         message: Message = self.server.hooks.transform("will", will, session.client_id)
-        if session.rights is not None and not session.rights.publishes(message.topic.encode()):
-            self.server.access.refused_publishes += 1
+        access, rights = self.server.access, session.rights
+        refused = rights is not None and not rights.publishes(message.topic.encode())
+        if refused or (is_guarded(message.topic) and not access.may_steer(rights, session.client_id)):
+            access.refused_publishes += 1
             return
         if self.server.hooks.allow("acl_check", session, message.topic, True) is None:
             self.server.publishing.route(message, None)

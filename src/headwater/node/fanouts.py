@@ -44,7 +44,7 @@ class Fanouts:
         if fanout is not None:
             self._remember(topic, fanout)
             return fanout
-        if len(topic) > self.max_topic_length or topic.startswith((b"$SYS", b"$share/")):
+        if len(topic) > self.max_topic_length or topic.startswith((b"$SYS", b"$share/", b"$headwater")):
             return None
         try:
             name = topic.decode()

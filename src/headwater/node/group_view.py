@@ -26,6 +26,10 @@ class MemberView:
     waiting: int | None
     """Messages that wait at the client, as it last reported; None: it does not report."""
     weight: int
+    reported_seconds: float | None = None
+    """Seconds for a message, as it last reported; None: it has not."""
+    advised: float = 1.0
+    """So many times its weight, by advice from outside that is in force (docs/advice.md)."""
     believed: dict[str, float] = field(default_factory=dict)
     """What the dispatcher believes of it: `seconds_per_message`, `seconds_of_work`, `seconds_away`."""
 
@@ -65,5 +69,7 @@ def _view_member(server: Server, group: Group, member: Member) -> MemberView:
         in_flight=member.in_flight,
         waiting=member.waiting if member.waiting >= 0 else None,
         weight=member.weight,
+        reported_seconds=member.reported_seconds or None,
+        advised=member.advised,
         believed=group.dispatcher.beliefs(member, server.hot.now),
     )

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from headwater import __version__
 from headwater.build_info import describe, module_states
+from headwater.node.advice.metrics import AdviceCollector
 from headwater.node.bridge.metrics import BridgeCollector
 from headwater.node.broker import Broker
 from headwater.node.delivery.metrics import StoreCollector
@@ -181,6 +182,7 @@ def registry_of(broker: Broker) -> CollectorRegistry:
     registry.register(BrokerCollector(broker.statistics, broker.shared_groups))
     registry.register(BridgeCollector(broker.bridges))
     registry.register(StoreCollector(lambda: broker.server.coordinator))
+    registry.register(AdviceCollector(lambda: broker.server.advising))
     registry.register(InsideCollector(lambda: len(broker.server.timers)))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel
 from headwater.node.stats import TOO_MANY_TOPICS
-from headwater.routing.topics import InvalidTopicName, check_name, is_reserved
+from headwater.routing.topics import InvalidTopicName, check_name, is_guarded, is_reserved
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.session.translate import message_of
@@ -109,7 +109,8 @@ class Publishing:
         v5 = channel.version == V5
         if is_reserved(topic):
             return NOT_AUTHORIZED if v5 else SUCCESS
-        if channel.rights is not None and not channel.rights.publishes(topic.encode()):
+        refused = channel.rights is not None and not channel.rights.publishes(topic.encode())
+        if refused or (is_guarded(topic) and not server.access.may_steer(channel.rights, channel.client_id)):
             server.access.refused_publishes += 1
             log.debug("%r (%s) may not publish to %.200r", channel.client_id, channel.address, topic)
             return NOT_AUTHORIZED if v5 else SUCCESS

@@ -11,7 +11,7 @@ import logging
 import socket
 from functools import partial
 from secrets import token_hex
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headwater.node.access.access import Access
 from headwater.node.channel import Channel, Entrance
@@ -64,6 +64,9 @@ from headwater.wire.reasons import (
     UNSPECIFIED_ERROR,
 )
 from headwater.wire.status import PINGREQ_BYTE
+
+if TYPE_CHECKING:
+    from headwater.node.advice.advising import Advising
 
 log = logging.getLogger("headwater.server")
 
@@ -119,6 +122,7 @@ class Server(Flow):
         self.policy = POLICIES[config.queue_full]
         self.journal: Journal | None = None
         self.coordinator: Coordinator | None = None
+        self.advising: Advising | None = None
 
     def keep_in(self, journal: Journal) -> None:
         """From now on, what has to outlive the process goes there too."""

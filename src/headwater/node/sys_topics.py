@@ -90,6 +90,7 @@ class SysTopics:
             "reports/ignored/early": str(now.reports_early),
         }
         figures.update(_store_figures(self._server))
+        figures.update(_advice_figures(self._server))
         figures.update(self._loads(now, time))
         return figures
 
@@ -121,6 +122,17 @@ def _store_figures(server: Server) -> dict[str, str]:
         "store/positions/taken": str(coordinator.taken_messages),
         "store/pending/bytes": str(coordinator.pending),
     }
+
+
+def _advice_figures(server: Server) -> dict[str, str]:
+    """Of advice, if any is taken: what is in force, and what became of the messages."""
+    advising = server.advising
+    if advising is None:
+        return {}
+    figures = {f"advice/{outcome}": str(count) for outcome, count in advising.counts.items()}
+    for advice in advising.in_force()[:MOST_GROUPS]:
+        figures[f"advice/{advice.kind}/{quote(advice.subject, safe='')}"] = json.dumps(asdict(advice))
+    return figures
 
 
 def _group_figures(groups: list[GroupView]) -> dict[str, str]:

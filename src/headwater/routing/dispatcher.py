@@ -7,7 +7,7 @@ The group does the book-keeping of `Member` before it tells its dispatcher of an
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -16,16 +16,22 @@ from headwater.message import Subscription
 if TYPE_CHECKING:
     from headwater.routing.shared import Group
 
+PARTS: Final = 1000
+"""Of one weight: dispatchers that count count in these."""
+
 
 class Member:
     """A session's part in a group. All is changed by the group alone, except what is the dispatcher's own and what the
     node knows of the connection: `way`, `report_interval`, and that reports have ended."""
 
     __slots__ = (
+        "_weight",
+        "advised",
         "in_flight_since",
         "key",
         "model",
         "online",
+        "pull",
         "ready",
         "report_interval",
         "reported_seconds",
@@ -38,7 +44,6 @@ class Member:
         "waiting",
         "watched",
         "way",
-        "weight",
     )
 
     def __init__(self, key: object, subscription: Subscription, online: bool) -> None:
@@ -46,7 +51,9 @@ class Member:
         self.subscription = subscription
         self.online = online
         self.ready = True  # False: its window is full or its socket takes nothing, so that it cannot be sent more now
-        self.weight = 1  # how much more than others it is meant to get; set by configuration
+        self._weight = 1
+        self.advised = 1.0  # so many times as much, by advice from outside (node/advice); to be changed by `advise`
+        self.pull: int = PARTS  # its weight times what is advised, in PARTS; never less than 1
         self.way = 0.0  # seconds to it, one way, if the connection tells (node/sampling.py); 0.0: not known
         self.in_flight_since: deque[float] = deque()  # when each delivery that is still to be acknowledged was sent
         self.sent_messages = 0
@@ -65,6 +72,21 @@ class Member:
     def in_flight(self) -> int:
         """Deliveries with QoS 1 or 2 that it has been sent and not acknowledged."""
         return len(self.in_flight_since)
+
+    @property
+    def weight(self) -> int:
+        """How much more than others it is meant to get; set by configuration."""
+        return self._weight
+
+    @weight.setter
+    def weight(self, weight: int) -> None:
+        self._weight = weight
+        self.advise(self.advised)
+
+    def advise(self, factor: float) -> None:
+        """So many times as much as configured; 1.0: there is no advice."""
+        self.advised = factor
+        self.pull = max(1, round(PARTS * max(1, self._weight) * factor))
 
     def __repr__(self) -> str:
         return f"Member({self.key!r}, {'online' if self.online else 'offline'})"

@@ -93,7 +93,9 @@ class Group:
     def member(self, key: object) -> Member | None:
         return self._members.get(key)
 
-    def join(self, key: object, subscription: Subscription, online: bool = True, weight: int = 1) -> Member:
+    def join(
+        self, key: object, subscription: Subscription, online: bool = True, weight: int = 1, advised: float = 1.0
+    ) -> Member:
         """Add a member. One that is in the group already keeps its place and gets the new subscription."""
         member = self._members.get(key)
         if member is not None:
@@ -102,6 +104,7 @@ class Group:
             return member
         member = Member(key, subscription, online)
         member.weight = weight
+        member.advise(advised)
         self._members[key] = member
         self._eligible = None
         self.dispatcher.joined(member)
@@ -241,6 +244,8 @@ class Groups:
         self._new_dispatcher = new_dispatcher
         self.watcher: Watcher | None = None
         self.weight_of: Callable[[object], int] | None = None
+        self.advised_of: Callable[[str, object], float] | None = None
+        """What is advised of a session that joins the group of that name."""
         self._groups: dict[tuple[str, str], Group] = {}
         self._by_key: dict[object, dict[Group, None]] = {}  # a session's groups, in order of joining
         self._trie = Trie()  # in which the groups are the subscribers
@@ -267,7 +272,9 @@ class Groups:
             self._groups[name] = group
             self._trie.add(group.filter, group, subscription)
         is_new = group.member(key) is None
-        group.join(key, subscription, online, 1 if self.weight_of is None else self.weight_of(key))
+        weight = 1 if self.weight_of is None else self.weight_of(key)
+        advised = 1.0 if self.advised_of is None else self.advised_of(group.name, key)
+        group.join(key, subscription, online, weight, advised)
         if is_new:
             self._by_key.setdefault(key, {})[group] = None
         return is_new

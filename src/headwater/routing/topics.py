@@ -30,6 +30,12 @@ def is_reserved(name: str) -> bool:
     return len(levels) != 5 or levels[1:3] != ["broker", "connection"] or levels[4] != "state"
 
 
+def is_guarded(name: str) -> bool:
+    """Whether a topic, or all that a filter matches, steers the broker: `$headwater/…` is only for those to whom a rule
+    of access gives it by its name."""
+    return name == "$headwater" or name.startswith("$headwater/")
+
+
 def has_wildcard(filter: str) -> bool:
     """Whether a well-formed filter can match more than the one topic it spells."""
     return "+" in filter or "#" in filter

@@ -314,6 +314,11 @@ class Access:
             rights = self._shared[name] = RuleRights(rules.of(name, client_id), self.settings.acl_subscribe)
         return rights
 
+    def may_steer(self, rights: Rights | None, client_id: str) -> bool:
+        """Whether who may publish to a guarded topic (`$headwater/…`) by its rights may really: where there are no
+        rules nobody may, but bridges, whose topics were settled by the one who wrote the settings."""
+        return rights is not None or client_id.startswith(PREFIX)
+
     def owner(self, publisher: Session | None) -> str | None:
         """Whose rights count, later, for a message that this session has retained; None: nobody's."""
         rights = None if publisher is None else publisher.rights

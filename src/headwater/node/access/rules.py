@@ -9,7 +9,8 @@
 Theory. A rule gives or denies some of three actions at the topics of a filter. Nothing is allowed that no rule gives,
 and a rule that denies wins over all that give, wherever it stands. `pattern` rules are for everybody; in them `%c` and
 `%u` are replaced by levels of their own: whoever's name has `/`, `+` or `#` in it, or who has none, has no part in them
-when they give, and cannot escape by it when they deny (the rule then denies for any name in its place).
+when they give, and cannot escape by it when they deny (the rule then denies for any name in its place). Nor does who
+is called `$headwater` get to the topics that steer the broker by a pattern that does not name them itself.
 
 Publishing and receiving are about topic names, and exact. Subscribing is about filters: by default it is allowed if the
 filter has a topic in common with what may be subscribed to and no single rule denies all of it, because what is
@@ -24,7 +25,7 @@ from typing import Final, NamedTuple
 
 from headwater.node.access.errors import AccessError
 from headwater.node.access.filters import covers, overlap
-from headwater.routing.topics import InvalidTopicFilter, check_filter, has_wildcard, levels_match
+from headwater.routing.topics import InvalidTopicFilter, check_filter, has_wildcard, is_guarded, levels_match
 from headwater.session.rights import PUBLISH, RECEIVE, SUBSCRIBE, Rights
 
 ALL: Final = PUBLISH | SUBSCRIBE | RECEIVE
@@ -86,7 +87,9 @@ def filled_in(rules: Iterable[Rule], username: str | None, client_id: str) -> li
                     break
                 filter = _put(filter, mark, name if whole and name else None)
         else:
-            found.append(Rule(filter, rule.actions, rule.denies))
+            by_its_name = is_guarded(filter) and not is_guarded(rule.filter)
+            if rule.denies or not by_its_name:
+                found.append(Rule(filter, rule.actions, rule.denies))
     return found
 
 

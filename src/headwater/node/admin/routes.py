@@ -19,6 +19,7 @@ from headwater.message import NEVER, Message
 from headwater.node.access.limits import Ban
 from headwater.node.admin import views
 from headwater.node.admin.token import require_token
+from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
 from headwater.node.group_view import GroupView
@@ -242,6 +243,12 @@ async def list_bridges(broker: TheBroker) -> list[BridgeView]:
 async def list_groups(broker: TheBroker) -> list[GroupView]:
     """The first shared groups, with what their dispatchers believe of their members."""
     return broker.shared_groups()[:MOST_GROUPS]
+
+
+@routes.get("/advice")
+async def list_advice(broker: TheBroker) -> list[Advice]:
+    """The first of what is in force of advice from outside."""
+    return broker.advice()[:MOST_GROUPS]
 
 
 class Choice(Order):

@@ -32,7 +32,7 @@ from headwater.node.channel import Channel
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.hooks import Refusal
 from headwater.node.transports.sockets import is_loopback
-from headwater.routing.topics import InvalidTopicName, check_name, is_reserved
+from headwater.routing.topics import InvalidTopicName, check_name, is_guarded, is_reserved
 from headwater.session.outbound import Outbound
 from headwater.session.rights import Rights
 from headwater.session.session import Session
@@ -65,6 +65,7 @@ class BrokerCaller(Caller):
         self._generation = gate.broker.server.access.generation
         self._expires_at = expires_at
         self.asks = asks and gate.broker.hooks.listens("acl_check")
+        self._steers = rights is not None or not asks
         self._known: dict[str, bool] = {}
         self.is_unrestricted = rights is None and not self.asks
         everything = rights is None or rights.may_subscribe("#", True)
@@ -89,7 +90,9 @@ class BrokerCaller(Caller):
         return not self.asks or self._gate.allows_from_thread(self.channel, topic)
 
     def may_publish(self, topic: str) -> bool:
-        return not is_reserved(topic) and (self.rights is None or self.rights.publishes(topic.encode()))
+        if is_reserved(topic) or (is_guarded(topic) and not self._steers):
+            return False
+        return self.rights is None or self.rights.publishes(topic.encode())
 
     def is_current(self) -> bool:
         return self._generation == self._gate.broker.server.access.generation and time.monotonic() < self._expires_at

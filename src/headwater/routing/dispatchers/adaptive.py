@@ -11,6 +11,8 @@ nobody wait but oneself; choosing selfishly, near members would always have line
 So a way counts less than waiting. Members that are free (F <= now + d) are taken by the way to them (d in steps of
 GRAIN), then whoever has been free for longest; so a group that knows nothing (s the same for all) goes round robin. A
 member of which nothing is known has the s of the others, their geometric mean, and no credit from the past: F = now.
+Advice from outside (`Member.advised`) is a prior: its s is then that mean divided by it. What a member tells is better
+than any prior, and when all are free nobody has to wait: so advice counts only in bursts and only until more is known.
 As time goes its line is thought to shrink twice as fast as that, for a wrong guess must not pile up; a burst it gets
 like others. If it acknowledges, it gets a second message only after the first, as long as others are to be had.
 
@@ -172,13 +174,14 @@ class Adaptive(Dispatcher):
         line.visited = self._choices
         if line.others_epoch != self._epoch:
             self._compare(line)
-        line.dispatched(now, line.service if line.service > 0.0 else self._typical, line.others)
+        service = line.service if line.service > 0.0 else self._typical / line.member.advised
+        line.dispatched(now, service, line.others)
         self._put(line, now)
 
     # ---- what is believed of the members together ------------------------------------------------------------
 
     def _service(self, line: Line) -> float:
-        return line.service if line.service > 0.0 else self._typical
+        return line.service if line.service > 0.0 else self._typical / line.member.advised
 
     def _learn(self, line: Line, service: float, counts: bool, now: float) -> None:
         """Believe its time per message; 0.0: it is not known any more. What it told itself counts for the others; what

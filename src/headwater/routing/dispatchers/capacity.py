@@ -6,8 +6,9 @@ BR_k = Σ t_i, and gets a message with the probability BR_k / Σ t_i over all; s
 t_i / Σ t_i, however the subscribers are spread over brokers. Being sent a message lowers a capacity, time restores it.
 
 The paper presumes that all capacities are known beforehand. Here a member's full capacity is BURST messages times its
-weight, restored at the rate at which it says it processes, else in RECOVERY seconds. Who joins is as tired as the
-others are: were it rested, a group that members keep coming to would leave nothing for those who stay.
+weight, and what is advised of it, restored at the rate at which it says it processes, else in RECOVERY seconds. Who
+joins is as tired as the others are: were it rested, a group that members keep coming to would leave nothing for those
+who stay.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import random
 from typing import Final, cast
 
-from headwater.routing.dispatcher import Dispatcher, Member
+from headwater.routing.dispatcher import PARTS, Dispatcher, Member
 
 BURST: Final = 10.0
 RECOVERY: Final = 0.25  # seconds from empty to full
@@ -80,4 +81,4 @@ class Capacity(Dispatcher):
 
 
 def _full(member: Member) -> float:
-    return BURST * max(1, member.weight)
+    return BURST * member.pull / PARTS

@@ -53,8 +53,8 @@ class WeightedRoundRobin(Dispatcher):
     """Round robin in which a member's share is its weight's part of the sum of weights, without bursts.
 
     Everybody gains its weight in each turn, the richest is chosen and pays the sum. Over any sum-of-weights messages
-    each member gets exactly its weight, as evenly spread as can be. A topic's order holds for each member but not
-    across them. A choice looks at all members.
+    each member gets exactly its weight, as evenly spread as can be. Advice multiplies the weight. A topic's order
+    holds for each member but not across them. A choice looks at all members.
     """
 
     def choose(self, members: list[Member], topic: str, publisher: str, now: float) -> Member:
@@ -62,7 +62,7 @@ class WeightedRoundRobin(Dispatcher):
         total = 0
         for member in members:
             if member.ready:
-                weight = max(1, member.weight)
+                weight = member.pull
                 total += weight
                 member.turn += weight
                 if member.turn > best.turn or not best.ready:

@@ -1,0 +1,1 @@
+"""Advice from outside, taken from retained messages; only loaded where it is switched on (docs/advice.md)."""
