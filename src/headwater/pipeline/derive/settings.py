@@ -32,7 +32,7 @@ class Settings:
     jump_readings: int = 8
     jump_absolute: float | None = None
     clock_ahead: float = 300.0
-    clock_behind: float = float(DAY)
+    clock_behind: float = 7.0 * DAY
 
     def __post_init__(self) -> None:
         for name in ("window", "flatline", "jump_readings"):
