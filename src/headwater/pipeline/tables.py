@@ -30,7 +30,8 @@ class Column:
 @dataclass(frozen=True)
 class Table:
     """`keys` name a row; `partition` is the column of dates by which files are laid out; `watermark` says in words when
-    a row is final. Tables with `evolves` get further columns as payloads bring them."""
+    a row is final. Tables with `evolves` get further columns as payloads bring them; to those `by_position`, the
+    positions of a store are added in their order and once."""
 
     name: str
     doc: str
@@ -39,6 +40,7 @@ class Table:
     partition: str | None = None
     watermark: str = ""
     evolves: bool = False
+    by_position: bool = False
 
     @property
     def ddl(self) -> str:
@@ -81,6 +83,7 @@ BRONZE: Final = Table(
     keys=("store", "position"),
     partition="day",
     watermark="a row is final when it is there",
+    by_position=True,
 )
 
 SILVER: Final = Table(

@@ -51,22 +51,43 @@ class WrittenFile:
 
 
 def write_files(batches: Iterable[pa.RecordBatch], folder: str, partition: str | None) -> list[WrittenFile]:
-    """Everything, into a file for each value of the partition's column. The folder is the table's; what of it is not
-    there is made."""
-    open_files: dict[str, _OpenFile] = {}
-    crash_point("pipeline-before-file")
-    try:
+    """Everything, into files of the table in this folder; nothing is left of them if it fails."""
+    with TableWriter(folder, partition) as writer:
         for batch in batches:
-            for value, part in _by_partition(batch, partition):
-                key = f"{value}/{part.schema.to_string()}"  # payloads may bring new columns: these have their own file
-                if key not in open_files:
-                    open_files[key] = _OpenFile(Path(folder), partition, value, part.schema)
-                open_files[key].write(part)
-        return [each.close() for each in open_files.values()]
-    except BaseException:
-        for each in open_files.values():
+            writer.write(batch)
+        return writer.close()
+
+
+class TableWriter:
+    """Batches into a file for each value of the partition's column and each schema: payloads may bring new columns,
+    and those have a file of their own. The folder is the table's; what of it is not there is made. Left before
+    `close`, it leaves nothing."""
+
+    def __init__(self, folder: str, partition: str | None) -> None:
+        self._folder = Path(folder)
+        self._partition = partition
+        self._open: dict[tuple[str, str], _OpenFile] = {}
+        crash_point("pipeline-before-file")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for value, part in _by_partition(batch, self._partition):
+            key = (value, part.schema.to_string())
+            if key not in self._open:
+                self._open[key] = _OpenFile(self._folder, self._partition, value, part.schema)
+            self._open[key].write(part)
+
+    def close(self) -> list[WrittenFile]:
+        """All files are on disk when this returns: a commit may name them."""
+        written = [each.close() for each in self._open.values()]
+        self._open.clear()
+        return written
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._open.values():
             each.discard()
-        raise
 
 
 def _by_partition(batch: pa.RecordBatch, partition: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:

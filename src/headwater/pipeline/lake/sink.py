@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 from headwater.pipeline.lake.files import WrittenFile, write_files
 from headwater.pipeline.lake.log import LakeError, Log, Positions
 from headwater.pipeline.options import Options
+from headwater.pipeline.portable import Portable
 from headwater.pipeline.tables import BY_NAME
 
 FORMAT: Final = "headwater-delta"
@@ -40,6 +41,8 @@ OPTIONS: Final = {
     "layout": "delta, or parquet: files without a log",
 }
 LAYOUTS: Final = ("delta", "parquet")
+FIRST: Final = "first"
+"""The note `first/STORE` has the first position that the table got of a store."""
 
 
 class Message(WriterCommitMessage):
@@ -49,7 +52,7 @@ class Message(WriterCommitMessage):
         self.files = files
 
 
-class DeltaSink(DataSource):
+class DeltaSink(Portable, DataSource):
     @classmethod
     def name(cls) -> str:
         return FORMAT
@@ -75,6 +78,7 @@ class Sink:
             raise options.wrong("table", f"is one of {', '.join(BY_NAME)}, not {name!r}")
         self.table = None if name is None else BY_NAME[name]
         self.partition = options.text("partitionBy") if self.table is None else self.table.partition
+        self.by_position = self.table is None or self.table.by_position
         self.layout = options.text("layout", "delta")
         if self.layout not in LAYOUTS:
             raise options.wrong("layout", f"is one of {', '.join(LAYOUTS)}, not {self.layout!r}")
@@ -117,7 +121,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         log = self.sink.log(files)
         if not files and not log.exists():
             return
-        stores = _stores(files)
+        stores = _stores(files) if self.sink.by_position else None
         if stores is None:
             if is_there(log, self.sink.app, batchId):
                 self.sink.discard(files)
@@ -129,7 +133,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self.sink.discard(files)
         elif files:
             ends = {store: last for store, (_, last) in stores.items()}
-            log.commit(files, {self.sink.app: batchId}, job=self.sink.app, positions=ends)
+            firsts = {f"{FIRST}/{store}": first for store, (first, _) in stores.items() if store not in known}
+            log.commit(files, {self.sink.app: batchId, **firsts}, job=self.sink.app, positions=ends)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.sink.discard(_files(messages))

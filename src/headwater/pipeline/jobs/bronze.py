@@ -1,0 +1,52 @@
+"""Bronze: the one streaming query. Every stored message, as it is, exactly once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from headwater.pipeline.jobs.settings import Settings
+from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.sink import FORMAT as SINK
+from headwater.pipeline.source.settings import FORMAT as SOURCE
+from headwater.pipeline.tables import BRONZE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+APP: Final = "bronze"
+
+
+def start(spark: SparkSession, lake: Lake, settings: Settings, *, once: bool = False) -> StreamingQuery:
+    """The query runs when this returns; `once`: it ends when all is read that is there now."""
+    lake.log(BRONZE)
+    writer = (
+        with_day(_messages(spark, lake, settings))
+        .writeStream.format(SINK)
+        .queryName("bronze")
+        .option("path", str(lake.path(BRONZE)))
+        .option("table", BRONZE.name)
+        .option("app", APP)
+        .option("checkpointLocation", str(lake.checkpoint("bronze")))
+    )
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{settings.trigger} seconds").start()
+
+
+def with_day(messages: DataFrame) -> DataFrame:
+    """Bronze's columns."""
+    from pyspark.sql import functions as F
+
+    return messages.withColumn("day", F.to_date("arrival")).select(*BRONZE.names)
+
+
+def _messages(spark: SparkSession, lake: Lake, settings: Settings) -> DataFrame:
+    reading = spark.readStream.format(SOURCE)
+    for name, value in settings.source_options().items():
+        reading = reading.option(name, value)
+    known = lake.log(BRONZE).positions(APP)
+    if known and not lake.checkpoint("bronze").exists():  # somebody has removed it: the table knows where it goes on
+        reading = reading.option("startingOffsets", json.dumps(known))
+    return reading.load()

@@ -1,0 +1,67 @@
+"""How far time has come in each store, as far as a table knows everything of it.
+
+Theory. A store says: everything that arrived before T has a position before n (`/v1/store/clock`). If the table has all
+positions before n, its clock for that store is T. If it has not, or the store does not answer, everything before the
+arrival of the last message that the table has is there, as arrivals never go back: its clock is that. What needs all
+stores goes by the slowest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from headwater.pipeline.lake.log import Positions
+from headwater.pipeline.lake.snapshot import Snapshot
+from headwater.pipeline.source.settings import Settings as Source
+from headwater.store.reader import StoreError
+
+Answers = dict[str, tuple[datetime, int]]
+"""Of each store a moment, and the position before which everything lies that arrived before it."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Of a store: what arrived before `moment` is in the table. `lag` is how many messages it has not got yet, if the
+    store has answered."""
+
+    store: str
+    moment: datetime | None
+    lag: int | None
+
+
+def clocks(bronze: Snapshot, there: Positions, asked: Answers, without: Collection[str] = ()) -> list[Clock]:
+    """Of each store of which the table has anything, and of those that were `asked`; but not of those left out. `there`
+    says how far the table goes, which may be less than bronze does; it is looked at after the stores were asked."""
+    found = []
+    for store in sorted({*there, *asked} - set(without)):
+        moment, next = asked.get(store, (None, None))
+        has = there.get(store, 0)
+        if next is None or next - 1 > has:
+            moment = bronze.arrival_of(store, has) if has else None
+        found.append(Clock(store, moment, None if next is None else max(0, next - 1 - has)))
+    return found
+
+
+def ask(source: Source) -> Answers:
+    """What the stores that answer say."""
+    found: Answers = {}
+    for url in source.addresses():
+        client = source.client(url, retries=0, timeout=5.0)
+        try:
+            id = client.store_id()
+            if source.store in (None, id):
+                found[id] = client.clock()
+        except StoreError as error:
+            log.debug("no clock of the store at %s: %s", url, error)
+    return found
+
+
+def slowest(found: Collection[Clock]) -> datetime | None:
+    """None: there is no store, or one of which nothing is known yet."""
+    moments = [each.moment for each in found]
+    known = [each for each in moments if each is not None]
+    return min(known) if known and len(known) == len(moments) else None

@@ -1,0 +1,40 @@
+"""Live: what comes by MQTT while it is published, for completeness to compare with the store. At least once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headwater.pipeline.jobs.settings import Settings
+from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.sink import FORMAT as SINK
+from headwater.pipeline.tables import LIVE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+APP: Final = "live"
+
+
+def start(spark: SparkSession, lake: Lake, settings: Settings) -> StreamingQuery:
+    """Reads `settings.live_broker`, which has to be a node that stores: others tell no positions."""
+    from pyspark.sql import functions as F
+
+    lake.log(LIVE)
+    reading = spark.readStream.format("mqtt").option("positions", "true")
+    for name, value in settings.live_options().items():
+        reading = reading.option(name, value)
+    rows = reading.option("spool", str(lake.folder / "spool" / "live")).load()
+    return (
+        rows.where("store is not null and position is not null")
+        .withColumn("day", F.to_date("received"))
+        .select(*LIVE.names)
+        .writeStream.format(SINK)
+        .queryName("live")
+        .option("path", str(lake.path(LIVE)))
+        .option("table", LIVE.name)
+        .option("app", APP)
+        .option("checkpointLocation", str(lake.checkpoint("live")))
+        .trigger(processingTime=f"{settings.trigger} seconds")
+        .start()
+    )

@@ -1,0 +1,190 @@
+"""A pipeline that runs: the streaming query for bronze, and round after round the steps behind it.
+
+Theory. Every step is safe to do again, so the runner has nothing to remember: it asks the stores for their clocks, then
+each table how far it is, and does what is next. A step that fails is tried again in the next round; one that fails
+again and again ends the pipeline with what it said, while everything that was committed stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.pipeline.jobs import accounts, bronze, latest, live, silver, windows
+from headwater.pipeline.jobs.clocks import Answers, Clock, ask, clocks, slowest
+from headwater.pipeline.jobs.settings import Settings
+from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.log import LakeError
+from headwater.pipeline.lake.upkeep import tidy
+from headwater.pipeline.tables import BRONZE, SILVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+MOST_FAILURES: Final = 5
+"""In a row, of one step."""
+log = logging.getLogger(__name__)
+
+
+class PipelineError(Exception):
+    """The pipeline cannot go on; the text says why."""
+
+
+@dataclass
+class Round:
+    """What is known after a round: for those who look. `lag` is messages that bronze has not got yet, by store; None:
+    the store does not answer. `behind` is messages that are in bronze and not in silver yet."""
+
+    lag: dict[str, int | None] = field(default_factory=dict)
+    lag_seconds: float | None = None
+    behind: int = 0
+    rows: int = 0
+    rate: float = 0.0
+    final_until: datetime | None = None
+    did: dict[str, int] = field(default_factory=dict)
+    """Rows by step, of this round."""
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.did and not self.behind and not any(self.lag.values())
+
+
+class Pipeline:
+    """Use it as a context: the lake is locked and the query runs in between."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, settings: Settings) -> None:
+        self.spark = spark
+        self.lake = lake
+        self.settings = settings
+        self.rules = settings.rules()
+        self.source = settings.source()
+        self.queries: list[StreamingQuery] = []
+        self._failures: dict[str, int] = {}
+        self._tidied = time.monotonic()
+        self._last = (0, time.monotonic())
+        self._locked = contextlib.ExitStack()
+
+    def __enter__(self) -> Pipeline:
+        self._locked.enter_context(self.lake.writing())
+        try:
+            self.queries.append(bronze.start(self.spark, self.lake, self.settings))
+            if self.settings.live_broker:
+                self.queries.append(live.start(self.spark, self.lake, self.settings))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """A batch that is under way is finished by the next run."""
+        for query in self.queries:
+            query.stop()
+        self.queries.clear()
+        self._locked.close()
+
+    # ---- rounds ------------------------------------------------------------------------------------------------
+
+    def run(self, stopped: threading.Event, seen: Callable[[Round], None]) -> None:
+        """Round after round until `stopped`; `seen` is told of each. Raises PipelineError."""
+        while not stopped.is_set():
+            began = time.monotonic()
+            seen(self.round())
+            stopped.wait(max(0.0, self.settings.trigger - (time.monotonic() - began)))
+
+    def round(self) -> Round:
+        """Everything that is to be done now, once. Raises PipelineError."""
+        self._check_queries()
+        found = Round()
+        asked = ask(self.source)
+        most = self.settings.most_rows
+        for name, step in self._steps(asked, found):
+            self._do(name, lambda step=step: step(most), found)  # type: ignore[misc]
+        if time.monotonic() - self._tidied >= self.settings.tidy_every:
+            self._do("tidy", self._tidy, found)
+        self._measure(asked, found)
+        return found
+
+    def _steps(self, asked: Answers, found: Round) -> Iterator[tuple[str, Callable[[int], Any]]]:
+        """In the order of the tables; those by windows of time only when the clocks allow it."""
+        spark, lake, deriving = self.spark, self.lake, self.settings.deriving
+        yield "silver", lambda most: silver.step(spark, lake, self.rules, most)
+        yield "latest", lambda most: latest.step(spark, lake, most)
+        decoded = slowest(self._clocks(asked, lake.snapshot(SILVER).positions(silver.JOB)))
+        found.final_until = decoded
+        if decoded is not None:
+            yield "gold", lambda most: windows.gold_step(spark, lake, deriving, decoded, most)
+            yield "late", lambda most: windows.late_step(spark, lake, deriving, decoded, most)
+        landed = slowest(self._clocks(asked, lake.snapshot(BRONZE).positions(bronze.APP)))
+        if landed is not None:
+            yield "completeness", lambda most: accounts.completeness_step(spark, lake, landed, most)
+            yield "traffic", lambda most: accounts.traffic_step(spark, lake, landed, most)
+
+    def _clocks(self, asked: Answers, there: dict[str, int]) -> list[Clock]:
+        return clocks(self.lake.snapshot(BRONZE), there, asked, self.settings.without)
+
+    def _do(self, name: str, step: Callable[[], Any], found: Round) -> None:
+        try:
+            done = step()
+        except Exception as error:
+            self._failures[name] = failures = self._failures.get(name, 0) + 1
+            if failures >= MOST_FAILURES or isinstance(error, LakeError):
+                raise PipelineError(f"{name}: {error}") from error
+            log.warning("%s failed (%d of %d times in a row): %s", name, failures, MOST_FAILURES, error)
+            return
+        self._failures.pop(name, None)
+        if done is not None:
+            found.did[name] = done.messages if isinstance(done, silver.Step) else done
+            if isinstance(done, silver.Step):
+                found.behind = done.behind
+
+    def _tidy(self) -> int:
+        self._tidied = time.monotonic()
+        lacking = accounts.missing(self.lake.snapshot(BRONZE))
+        if lacking:
+            log.warning("bronze lacks %d messages; `headwater pipeline backfill` fetches what can be had", lacking)
+        return sum(tidy(self.lake, table).before for table in self.lake.tables())
+
+    def _check_queries(self) -> None:
+        for query in self.queries:
+            error = query.exception()
+            if error is not None:
+                raise PipelineError(f"{query.name}: {first_words(str(error))}")
+            if not query.isActive:
+                raise PipelineError(f"{query.name} has ended by itself")
+
+    def _measure(self, asked: Answers, found: Round) -> None:
+        table = self.lake.snapshot(BRONZE)
+        found.rows = table.rows
+        states = clocks(table, table.positions(bronze.APP), asked, self.settings.without)
+        found.lag = {each.store: each.lag for each in states}
+        reached = slowest(states)
+        found.lag_seconds = None if reached is None else max(0.0, (datetime.now(UTC) - reached).total_seconds())
+        rows, moment = self._last
+        now = time.monotonic()
+        found.rate = max(0.0, found.rows - rows) / max(1e-9, now - moment) if rows else 0.0
+        self._last = (found.rows, now)
+
+
+def first_words(error: str) -> str:
+    """Of what Spark says, what people can use: the last line of Python's own error, if there is one."""
+    lines = [line.strip() for line in error.splitlines()]
+    ours = [line for line in lines if line.startswith("headwater.") and ": " in line]
+    if ours:
+        return ours[-1].partition(": ")[2]
+    return next((line for line in lines if line), "it failed")
+
+
+def drain(pipeline: Pipeline) -> Round:
+    """Rounds until bronze has everything that the stores have, and everything behind it is done that can be. Raises
+    PipelineError."""
+    while True:
+        found = pipeline.round()
+        if found.is_idle:
+            return found

@@ -1,0 +1,119 @@
+"""The settings of a pipeline: what it reads, how it decodes and derives, how it runs."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from headwater.pipeline.decoding import Rules
+from headwater.pipeline.derive.settings import Settings as Deriving
+from headwater.pipeline.source.settings import Settings as Source
+from headwater.pipeline.source.settings import read_settings
+
+URL: Final = "http://localhost:8080"
+
+
+class SettingsError(ValueError):
+    """A setting is not known or cannot be; the text says which."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`urls` or `urls_file` name the stores. `starting` is where a new lake begins: earliest, latest, a time.
+    `most_rows` is how much a batch, or a step behind it, takes at most; `trigger` the seconds between two batches.
+    Stores in `without` are not waited for when windows become final. Files are tidied every `tidy_every` seconds.
+    With `live_broker` (`mqtt://host:port`), what comes by MQTT is compared with what was stored."""
+
+    urls: tuple[str, ...] = (URL,)
+    urls_file: str | None = None
+    token: str | None = None
+    user: str | None = None
+    password: str | None = None
+    ca: str | None = None
+    reader: str = "lakehouse"
+    starting: str = "earliest"
+    fail_on_data_loss: bool = True
+    wait_for_store: float = 600.0
+    most_rows: int = 1_000_000
+    rows_per_partition: int = 250_000
+    trigger: float = 1.0
+    without: tuple[str, ...] = ()
+    tidy_every: float = 600.0
+    live_broker: str | None = None
+    live_topics: tuple[str, ...] = ("#",)
+    decoding: tuple[Mapping[str, Any], ...] = ()
+    deriving: Deriving = field(default_factory=Deriving)
+
+    def source_options(self) -> dict[str, str]:
+        """For `format("headwater")`."""
+        options = {
+            "url": ",".join(self.urls),
+            "urlsFile": self.urls_file,
+            "token": self.token,
+            "user": self.user,
+            "password": self.password,
+            "ca": self.ca,
+            "reader": self.reader,
+            "startingOffsets": self.starting,
+            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+            "waitForStore": str(self.wait_for_store),
+            "maxRowsPerTrigger": str(self.most_rows),
+            "rowsPerPartition": str(self.rows_per_partition),
+        }
+        return {name: value for name, value in options.items() if value}
+
+    def live_options(self) -> dict[str, str]:
+        """For `format("mqtt")`."""
+        options = {
+            "broker": self.live_broker,
+            "topics": ",".join(self.live_topics),
+            "username": self.user,
+            "password": self.password,
+            "group": f"{self.reader}-live",
+        }
+        return {name: value for name, value in options.items() if value}
+
+    def source(self) -> Source:
+        return read_settings(self.source_options())
+
+    def rules(self) -> Rules:
+        """How payloads are decoded. A clock is wrong where windows say so."""
+        return Rules.from_settings(self.decoding, ahead=self.deriving.clock_ahead, behind=self.deriving.clock_behind)
+
+
+def read_file(path: Path) -> Settings:
+    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]`. Raises SettingsError."""
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is no TOML: {error}") from None
+    try:
+        return make_settings(given)
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from error
+
+
+def make_settings(given: Mapping[str, Any]) -> Settings:
+    """Raises ValueError, which says what is wrong."""
+    known = [each.name for each in fields(Settings)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise SettingsError(f"there is no setting {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+    values = dict(given)
+    for name in ("urls", "without", "live_topics", "decoding"):
+        if name in values:
+            found = values[name]
+            values[name] = (found,) if isinstance(found, str) else tuple(found)
+    if "deriving" in values:
+        values["deriving"] = Deriving.from_settings(values["deriving"])
+    settings = Settings(**values)
+    settings.source()
+    settings.rules()
+    return settings

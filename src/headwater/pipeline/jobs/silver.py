@@ -1,0 +1,107 @@
+"""Silver and quarantine: what is new in bronze, decoded, each message into exactly one of the two.
+
+Theory. The step reads the positions behind those that both tables contain, up to those that bronze contains, and writes
+both tables in one pass. They are two transactions. If it dies between them, the next step finds one table ahead of the
+other: it decodes the same range again for the one that lacks it, and leaves the other alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from headwater.pipeline.decoding import Rules, decode
+from headwater.pipeline.jobs.bronze import APP as BRONZE_APP
+from headwater.pipeline.lake.files import WrittenFile
+from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.log import Log, Positions
+from headwater.pipeline.lake.types import SPARK
+from headwater.pipeline.lake.writing import write_tables
+from headwater.pipeline.tables import BRONZE, QUARANTINE, SILVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JOB: Final = "silver"
+TARGETS: Final = (SILVER, QUARANTINE)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What was done: `behind` is how many messages are left."""
+
+    messages: int
+    behind: int
+    quarantined: int
+
+
+def step(spark: SparkSession, lake: Lake, rules: Rules, most: int) -> Step | None:
+    """Decode up to so many messages; None: there is nothing new."""
+    bronze = lake.snapshot(BRONZE)
+    logs = {table.name: lake.log(table) for table in TARGETS}
+    done = {name: log.positions(JOB) for name, log in logs.items()}
+    ranges = pending(bronze.positions(BRONZE_APP), done.values(), most)
+    if not ranges:
+        return None
+    ends = {store: last for store, (_, last) in ranges.items()}
+    rows = bronze.read_positions(spark, ranges)
+    lacking = {name: log for name, log in logs.items() if any(done[name].get(s, 0) < end for s, end in ends.items())}
+    written = _decoded(rows, rules.knowing(_columns(logs[SILVER.name])), lacking)
+    for name, log in lacking.items():
+        log.commit(written.get(name, []), {}, job=JOB, positions=ends)
+    left = sum(bronze.positions(BRONZE_APP).values()) - sum(ends.values())
+    quarantined = sum(file.rows for file in written.get(QUARANTINE.name, []))
+    return Step(sum(last - after for after, last in ranges.values()), max(0, left), quarantined)
+
+
+def pending(there: Positions, done: Iterable[Positions], most: int) -> dict[str, tuple[int, int]]:
+    """What all outputs lack, as ranges of positions of about `most` messages in all; a function of its arguments, so
+    that a step that is done again is the same one as long as an output has it half."""
+    outputs = list(done)
+    ahead = {store: max(each.get(store, 0) for each in outputs) for store in there}
+    begin = {store: min(each.get(store, 0) for each in outputs) for store in there}
+    half = {store: (begin[store], ahead[store]) for store in there if begin[store] < ahead[store]}
+    if half:
+        return half
+    waiting = {store: last - begin[store] for store, last in there.items() if last > begin[store]}
+    share = min(1.0, most / max(1, sum(waiting.values())))
+    return {store: (begin[store], begin[store] + max(1, int(count * share))) for store, count in waiting.items()}
+
+
+def _decoded(rows: DataFrame, rules: Rules, logs: Mapping[str, Log]) -> dict[str, list[WrittenFile]]:
+    """Files of both tables. Columns that payloads bring are settled here: two executors may have taken the same new one
+    for different types, then all decode again with one of them."""
+    places = {name: (str(log.folder), log.partition) for name, log in logs.items()}
+    written = write_tables(rows, partial(_split, rules, tuple(places)), places)
+    types = _types(written.get(SILVER.name, []))
+    if all(len(found) == 1 for found in types.values()):
+        return written
+    settled = {name: "string" if "string" in found else found[0] for name, found in types.items()}
+    return write_tables(rows, partial(_split, rules.knowing(settled, closed=True), tuple(places)), places)
+
+
+def _split(rules: Rules, names: Sequence[str], batch: pa.RecordBatch) -> Iterable[tuple[str, pa.RecordBatch]]:
+    decoded = decode(batch, rules)
+    both = ((SILVER.name, decoded.readings), (QUARANTINE.name, decoded.quarantined))
+    return [(name, part) for name, part in both if name in names]
+
+
+def _types(files: Sequence[WrittenFile]) -> dict[str, list[str]]:
+    """Of each further column, the types that it has in files."""
+    found: dict[str, list[str]] = {}
+    for file in files:
+        for each in file.arrow_schema():
+            name = SPARK[each.type]
+            if each.name not in SILVER.names and name not in found.setdefault(each.name, []):
+                found[each.name].append(name)
+    return found
+
+
+def _columns(log: Log) -> dict[str, str]:
+    """Those that the table has."""
+    schema: pa.Schema = pa.schema(log.open().schema().to_arrow())
+    return {each.name: SPARK[each.type] for each in schema if each.name not in SILVER.names}

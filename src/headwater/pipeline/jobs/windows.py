@@ -1,0 +1,117 @@
+"""Gold and late: windows of time, each written once, when it is final.
+
+Theory (ADR 16). The table's note says up to which window it is complete. When the slowest store's clock has passed the
+end of the next windows and the lateness allowed, everything that ever belongs to them is in silver: they are computed,
+and committed with the new note, in one transaction. Nothing that comes later changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from headwater.pipeline.derive.belonging import arrivals
+from headwater.pipeline.derive.gold import gold
+from headwater.pipeline.derive.late import late
+from headwater.pipeline.derive.moments import exact, final_until, moment
+from headwater.pipeline.derive.settings import Settings
+from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.log import Positions
+from headwater.pipeline.lake.snapshot import Snapshot
+from headwater.pipeline.lake.writing import write_rows
+from headwater.pipeline.tables import GOLD, LATE, SILVER, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+UNTIL: Final = "until"
+"""The note: microseconds since 1970 before which everything is in the table."""
+MINUTE: Final = 60
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Of a table: spans of `length` seconds are final `lateness` seconds after their end."""
+
+    table: Table
+    length: int
+    lateness: float = 0.0
+
+    def next(self, lake: Lake, clock: datetime, first: datetime | None) -> tuple[datetime, datetime] | None:
+        """From where the table ends to where things are final; None if that is nothing. An empty table begins with
+        the span of `first`."""
+        known = lake.snapshot(self.table).note(UNTIL)
+        end = final_until(clock, self.length, self.lateness)
+        begin = moment(known) if known is not None else None if first is None else final_until(first, self.length)
+        return None if begin is None or begin >= end else (begin, end)
+
+
+def gold_step(spark: SparkSession, lake: Lake, settings: Settings, clock: datetime, most: int) -> int | None:
+    """Windows that have become final; how many rows, or None if there are none. The range is halved until about `most`
+    readings are read."""
+    silver = lake.snapshot(SILVER)
+    spans = Spans(GOLD, settings.window, settings.lateness)
+    early = timedelta(seconds=settings.window + settings.lateness)
+    first = first_arrival(silver)
+    span = spans.next(lake, clock, None if first is None else first - early)
+
+    def bounds(start: datetime, end: datetime) -> tuple[datetime, datetime]:
+        low, high = arrivals(start, end, settings)
+        return moment(low), moment(high)
+
+    def derive(start: datetime, end: datetime) -> DataFrame:
+        return gold(silver.read_between(spark, "arrival", *bounds(start, end)), start, end, settings)
+
+    if span is None:
+        return None
+    return commit_span(lake, GOLD, narrowed(silver, span, settings.window, bounds, most), derive)
+
+
+def late_step(spark: SparkSession, lake: Lake, settings: Settings, clock: datetime, most: int) -> int | None:
+    """The same for what came too late, by minutes of arrival."""
+    silver = lake.snapshot(SILVER)
+    span = Spans(LATE, MINUTE).next(lake, clock, first_arrival(silver))
+    if span is None:
+        return None
+
+    def derive(start: datetime, end: datetime) -> DataFrame:
+        return late(silver.read_between(spark, "arrival", start, end), start, end, settings)
+
+    return commit_span(lake, LATE, narrowed(silver, span, MINUTE, lambda *both: both, most), derive)
+
+
+def first_arrival(table: Snapshot) -> datetime | None:
+    """Of all rows; None if there are none."""
+    return min((low for low in table.lows("arrival") if low is not None), default=None)
+
+
+def narrowed(
+    input: Snapshot,
+    span: tuple[datetime, datetime],
+    length: int,
+    bounds: Callable[[datetime, datetime], tuple[datetime, datetime]],
+    most: int,
+) -> tuple[datetime, datetime]:
+    """The beginning of a span of which about `most` rows have to be read; one window at least."""
+    start, end = span
+    while (windows := int((end - start).total_seconds()) // length) > 1:
+        if input.rows_of(input.files_between("arrival", *bounds(start, end))) <= most:
+            break
+        end = start + timedelta(seconds=windows // 2 * length)
+    return start, end
+
+
+def commit_span(
+    lake: Lake,
+    table: Table,
+    span: tuple[datetime, datetime],
+    derive: Callable[[datetime, datetime], DataFrame],
+    positions: Positions | None = None,
+) -> int:
+    """Compute a span and commit it with the note that says so, and with positions up to which it goes."""
+    log = lake.log(table)
+    files = write_rows(derive(*span).select(*table.names), str(log.folder), log.partition)
+    log.commit(files, {UNTIL: exact(span[1])}, job=table.name, positions=positions)
+    return sum(file.rows for file in files)

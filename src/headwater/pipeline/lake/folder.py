@@ -1,0 +1,61 @@
+"""A lake: the folder that holds tables, checkpoints of queries, and the lock of whoever writes.
+
+tables/bronze/ …        Delta tables, readable by anything that reads Delta
+checkpoints/bronze/     how far Spark is with the streaming query
+running                 locked while a pipeline writes here
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headwater.pipeline.lake.log import LakeError, Log
+from headwater.pipeline.lake.snapshot import Snapshot
+from headwater.pipeline.tables import TABLES, Table
+
+
+class Lake:
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).absolute()
+
+    def path(self, table: Table) -> Path:
+        return self.folder / "tables" / table.name
+
+    def checkpoint(self, query: str) -> Path:
+        return self.folder / "checkpoints" / query
+
+    def log(self, table: Table) -> Log:
+        """Of a table, which is made if it is not there."""
+        return Log.of(self.path(table), table)
+
+    def snapshot(self, table: Table) -> Snapshot:
+        return Snapshot(self.log(table))
+
+    def exists(self) -> bool:
+        return (self.folder / "tables").is_dir()
+
+    def tables(self) -> list[Table]:
+        """Those that have been made."""
+        return [table for table in TABLES if (self.path(table) / "_delta_log").is_dir()]
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One pipeline writes at a time. Raises LakeError if another does."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "running").open("a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                who = file.read().strip() or "unknown"
+                raise LakeError(
+                    f"another pipeline writes into {self.folder} (process {who}); stop it, or choose another folder"
+                ) from None
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield

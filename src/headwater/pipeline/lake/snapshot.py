@@ -1,0 +1,145 @@
+"""A table as it is at one moment, read natively by Spark from the Parquet files that its log names.
+
+Which files are read is decided by the bounds in the log: what cannot hold a row that is asked for is not opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headwater.pipeline.lake.log import Log, Positions
+from headwater.pipeline.lake.types import ddl_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Ranges = Mapping[str, tuple[int, int]]
+"""Of each store: after < position ≤ last."""
+ROUNDED: Final = timedelta(milliseconds=1)
+"""By which a bound of a time may be off."""
+
+
+class Snapshot:
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.table = log.open()
+        self.version = self.table.version()
+        self.schema: pa.Schema = pa.schema(self.table.schema().to_arrow())
+        self._files: pa.Table = pa.table(self.table.get_add_actions(flatten=True))
+
+    def positions(self, job: str) -> Positions:
+        return self.log.positions(job, self.table)
+
+    def note(self, name: str) -> int | None:
+        return self.table.transaction_version(name)
+
+    @property
+    def rows(self) -> int:
+        return sum(self._files.column("num_records").to_pylist())
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(self._files.column("size_bytes").to_pylist())
+
+    @property
+    def files(self) -> list[str]:
+        """Relative to the table's folder."""
+        return [str(each) for each in self._files.column("path").to_pylist()]
+
+    # ---- which files -------------------------------------------------------------------------------------------
+
+    def files_with(self, ranges: Ranges) -> list[str]:
+        """Those that may have rows of these positions."""
+        low_store, high_store = self._bounds("store")
+        low, high = self._bounds("position")
+        chosen = []
+        for path, *bounds in zip(self.files, low_store, high_store, low, high, strict=True):
+            if any(_meets(store, after + 1, last, bounds) for store, (after, last) in ranges.items()):
+                chosen.append(path)
+        return chosen
+
+    def files_between(self, column: str, start: datetime, end: datetime) -> list[str]:
+        """Those that may have rows with start ≤ column < end."""
+        found = []
+        for path, least, greatest in zip(self.files, *self._bounds(column), strict=True):
+            low, high = _moment(least), _moment(greatest)
+            if (low is None or low < end) and (high is None or high + ROUNDED >= start):
+                found.append(path)
+        return found
+
+    def lows(self, column: str) -> list[datetime | None]:
+        """Of each file the least time in the column, as the log has it."""
+        return [_moment(each) for each in self._bounds(column)[0]]
+
+    def rows_of(self, files: list[str]) -> int:
+        wanted = set(files)
+        counts = zip(self.files, self._files.column("num_records").to_pylist(), strict=True)
+        return sum(count for path, count in counts if path in wanted)
+
+    def _bounds(self, column: str) -> tuple[list[Any], list[Any]]:
+        return self._column(f"min.{column}"), self._column(f"max.{column}")
+
+    def _column(self, name: str) -> list[Any]:
+        if name not in self._files.column_names:
+            return [None] * self._files.num_rows
+        found: list[Any] = self._files.column(name).to_pylist()
+        return found
+
+    # ---- rows --------------------------------------------------------------------------------------------------
+
+    def read(self, spark: SparkSession, files: list[str] | None = None) -> DataFrame:
+        """All rows of these files; without them, of all."""
+        names = self.files if files is None else files
+        ddl = ddl_of(self.schema)
+        if not names:
+            return spark.createDataFrame([], ddl)
+        root = self.log.folder.as_uri()
+        return spark.read.schema(ddl).option("basePath", root).parquet(*(f"{root}/{name}" for name in names))
+
+    def read_positions(self, spark: SparkSession, ranges: Ranges) -> DataFrame:
+        """The rows of these positions, no others."""
+        from pyspark.sql import functions as F
+
+        rows = self.read(spark, self.files_with(ranges))
+        wanted = [
+            (F.col("store") == store) & (F.col("position") > after) & (F.col("position") <= last)
+            for store, (after, last) in ranges.items()
+        ]
+        return rows.where(reduce(lambda one, other: one | other, wanted, F.lit(False)))
+
+    def read_between(self, spark: SparkSession, column: str, start: datetime, end: datetime) -> DataFrame:
+        """The rows with start ≤ column < end."""
+        from pyspark.sql import functions as F
+
+        rows = self.read(spark, self.files_between(column, start, end))
+        return rows.where((F.col(column) >= F.lit(start)) & (F.col(column) < F.lit(end)))
+
+    def arrival_of(self, store: str, position: int) -> datetime | None:
+        """When the message at this position arrived; None if the table has it not. Read here, without Spark."""
+        for name in self.files_with({store: (position - 1, position)}):
+            found = pq.read_table(self.log.folder / name, columns=["store", "position", "arrival"], partitioning=None)
+            here = pc.and_(pc.equal(found["store"], store), pc.equal(found["position"], position))
+            for arrival in found.filter(here)["arrival"].to_pylist():
+                return _moment(arrival)
+        return None
+
+
+def _meets(store: str, first: int, last: int, bounds: list[Any]) -> bool:
+    low_store, high_store, low, high = bounds
+    if low_store is not None and not low_store <= store <= high_store:
+        return False
+    return low is None or (low <= last and high >= first)
+
+
+def _moment(found: Any) -> datetime | None:
+    if isinstance(found, datetime):
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return None
