@@ -35,7 +35,8 @@ LONGEST_NUMBER: Final = 400
 LONG: Final = min(2 * DEEPEST, LONGEST_NUMBER)
 """Payloads shorter than this in bytes are not too deep and have no such number."""
 WHITE_SPACE: Final = b" \t\r\n"
-# Both look at each byte once, whatever the text: a string without end goes to the end, and a run of digits is begun once.
+# Both look at each byte once, whatever the text: a string without end goes to the end, digits are counted from the
+# first of a run.
 STRING: Final = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+(?:"|\\?\Z)')
 ENDLESS: Final = re.compile(rb"(?<![0-9])[0-9]{%d}" % LONGEST_NUMBER)
 BRACKETS: Final = re.compile(rb"[\[\]{}]")

@@ -139,7 +139,7 @@ def _first(part: Any, document: Any, path: Path) -> Any:
 def _name(naming: Naming | None, part: Any, document: Any) -> str | None:
     if naming is None or not naming.path:
         return None
-    return naming.in_document(part) or naming.in_document(document)
+    return naming.in_document(part) or naming.in_document(document) or None
 
 
 class Custom:
