@@ -17,7 +17,7 @@ class AdviceSettings(Settings):
     max_change: float = Field(
         default=8.0,
         ge=1.0,
-        le=64.0,
+        le=10_000.0,
         description="How many times as large or as small advice may make the share of a shared group's member.",
     )
     longest: float = Field(

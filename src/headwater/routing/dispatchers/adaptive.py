@@ -115,12 +115,13 @@ class Adaptive(Dispatcher):
         self._give(_line(member), now)
 
     def beliefs(self, member: Member, now: float) -> dict[str, float]:
+        """Its time per message only if something has told it: a guess, or advice, is no belief of ours to be advised
+        by."""
         line = _line(member)
-        return {
-            "seconds_per_message": self._service(line),
-            "seconds_of_work": max(0.0, line.free_at - now),
-            "seconds_away": line.delay,
-        }
+        believed = {"seconds_of_work": max(0.0, line.free_at - now), "seconds_away": line.delay}
+        if line.service > 0.0:
+            believed["seconds_per_message"] = line.service
+        return believed
 
     def readied(self, member: Member, now: float) -> None:
         self._put(_line(member), now)
