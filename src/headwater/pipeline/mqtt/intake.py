@@ -21,7 +21,7 @@ from typing import Final
 from headwater.client import Client, Message, MqttError, Properties, Reconnect, StatusPingSender
 from headwater.pipeline.mqtt.options import BadOption, ReadOptions
 from headwater.pipeline.mqtt.properties import POSITION_PROPERTY, as_json, take_position
-from headwater.pipeline.mqtt.record import NO_POSITION, Arrival
+from headwater.pipeline.mqtt.record import NO_POSITION, Arrival, size_of
 from headwater.pipeline.mqtt.redelivery import NO_SESSION, Redelivery
 from headwater.pipeline.mqtt.spool import Spool
 
@@ -90,7 +90,8 @@ class Intake:
         async with self._appending:
             messages, size = self._spool.room
             new = []
-            for message, arrival in [first, *await member.more(min(messages, AT_A_TIME) - 1, size)]:
+            others = await member.more(min(messages, AT_A_TIME) - 1, size - size_of(first[1]))
+            for message, arrival in [first, *others]:
                 number = self._redelivery.number_of(arrival, message.duplicate)
                 if number is None:
                     new.append((message, arrival))
@@ -153,9 +154,10 @@ class Member:
         taken = []
         while most > 0 and size > 0 and len(self._client.messages):
             message = await anext(self._client.messages)
-            taken.append((message, self._arrival(message)))
+            arrival = self._arrival(message)
+            taken.append((message, arrival))
             most -= 1
-            size -= len(message.payload)
+            size -= size_of(arrival)
         return taken
 
     def _make_client(self) -> Client:

@@ -29,6 +29,14 @@ LOG: Final = "spooler.log"
 LOG_TAIL: Final = 1500
 LOG_BYTES: Final = 4 << 20
 
+_launched: Final[list[subprocess.Popen[bytes]]] = []
+"""They outlive their keepers."""
+
+
+def reap() -> None:
+    """Forget those that have ended."""
+    _launched[:] = [each for each in _launched if each.poll() is None]
+
 
 class SpoolerFailed(Exception):
     """There is no spooler, or it cannot get messages; the text says why."""
@@ -90,7 +98,7 @@ class Keeper:
                     raise SpoolerFailed(str(error)) from error
                 time.sleep(PAUSE)
             except CUT as error:
-                self._remote = None
+                self._remote = None  # closed by the cut
                 if time.monotonic() > until:
                     raise SpoolerFailed(f"the spooler does not answer: {error!r}{self._log_tail()}") from error
 
@@ -116,6 +124,7 @@ class Keeper:
                 return remote
         except CUT:
             pass
+        remote.close()
         return None
 
     def _wait_until_gone(self, remote: Remote) -> None:
@@ -142,8 +151,7 @@ class Keeper:
 
     def _launch(self) -> None:
         """In a session of its own: what ends the driver does not end it."""
-        if self._process is not None:
-            self._process.poll()
+        reap()
         folder = self._options.folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / LOG
@@ -159,6 +167,7 @@ class Keeper:
                 env=environment,
                 start_new_session=True,
             )
+        _launched.append(self._process)
         assert self._process.stdin is not None
         with self._process.stdin as stdin:
             stdin.write(self._options.as_json().encode())

@@ -42,6 +42,12 @@ class Arrival(NamedTuple):
     packet_id: int = 0
 
 
+def size_of(arrival: Arrival) -> int:
+    """About what its record will have, and never more than that: in bytes, of characters at least one each."""
+    texts = len(arrival.topic) + len(arrival.store) + len(arrival.properties)
+    return HEAD.size + FIXED.size + texts + len(arrival.payload)
+
+
 def encode(arrival: Arrival) -> bytes:
     topic, store, properties = arrival.topic.encode(), arrival.store.encode(), arrival.properties.encode()
     fixed = FIXED.pack(

@@ -8,7 +8,8 @@
 | `GET /records?first=&next=` | the records of a range, as they are on disk |
 | `POST /leave` | end |
 
-One query uses a spool. The owner that asked last has it for `LEASE` seconds; another one is refused meanwhile (409).
+One query uses a spool: its owner is who asked last, until `LEASE` seconds have passed or the connection on which it
+asked is closed, as it is when a process dies. Another one is refused meanwhile (409).
 """
 
 from __future__ import annotations
@@ -60,11 +61,12 @@ class Service:
         self._clock = clock
         self._owner = ""
         self._owner_asked_at = float("-inf")
+        self._owner_asked_on: object = None
         self._owning = threading.Lock()
         self.asked_at = clock()
 
-    def advance(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self._claim(str(asked["owner"]))
+    def advance(self, asked: dict[str, Any], connection: object) -> dict[str, Any]:
+        self._claim(str(asked["owner"]), connection)
         offset = asked.get("released")
         if offset is not None and offset["spool"] == self.spool.id and self._is_news(offset["next"]):
             self.spool.release(offset["next"])
@@ -78,12 +80,17 @@ class Service:
     def _is_news(self, next: int) -> bool:
         return self.spool.released < next <= self.spool.next
 
-    def _claim(self, owner: str) -> None:
+    def closed(self, connection: object) -> None:
+        with self._owning:
+            if connection is self._owner_asked_on:
+                self._owner_asked_at = float("-inf")
+
+    def _claim(self, owner: str, connection: object) -> None:
         with self._owning:
             now = self._clock()
             if owner != self._owner and now - self._owner_asked_at < LEASE:
                 raise Refusal(409, "used", "another query uses this spool; give each query a folder of its own (spool)")
-            self._owner, self._owner_asked_at = owner, now
+            self._owner, self._owner_asked_at, self._owner_asked_on = owner, now, connection
 
     def touch(self) -> None:
         """Somebody asks."""
@@ -120,6 +127,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer({"/advance": self._advance, "/leave": self._leave})
 
+    def finish(self) -> None:
+        self.server.service.closed(self)
+        super().finish()
+
     def _answer(self, routes: dict[str, Callable[[dict[str, Any]], None]]) -> None:
         url = urlsplit(self.path)
         try:
@@ -153,7 +164,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refusal(401, "token", "the token is not that of this spooler")
 
     def _advance(self, asked: dict[str, Any]) -> None:
-        self._send(200, self.server.service.advance(asked))
+        self._send(200, self.server.service.advance(asked, self))
 
     def _leave(self, asked: dict[str, Any]) -> None:
         self._send(200, {})
