@@ -34,7 +34,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from headwater.disk.crash_points import crash_point
+from headwater.pipeline.lake.types import SPARK
 from headwater.pipeline.options import OptionError
+from headwater.pipeline.portable import Portable
 from headwater.pipeline.source.admission import admit, rows_for_bytes
 from headwater.pipeline.source.pushdown import Pushed
 from headwater.pipeline.source.reading import COLUMNS, SCHEMA, Range, read
@@ -45,7 +47,7 @@ from headwater.store.reader import StoreError
 log = logging.getLogger(__name__)
 
 
-class HeadwaterSource(DataSource):
+class HeadwaterSource(Portable, DataSource):
     """`spark.dataSource.register(HeadwaterSource)`; options are described in settings.OPTIONS."""
 
     @classmethod
@@ -59,7 +61,10 @@ class HeadwaterSource(DataSource):
         return Reader(read_settings(self.options), _shape(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        return StreamReader(read_settings(self.options), _shape(schema))
+        settings = read_settings(self.options)
+        if settings.end != "latest":
+            raise OptionError(f"format({FORMAT!r}): endingOffsets is for spark.read; a stream has no end")
+        return StreamReader(settings, _shape(schema))
 
 
 class RangePartition(InputPartition):
@@ -75,30 +80,23 @@ def _shape(schema: StructType) -> pa.Schema:
     for each in schema.fields:
         if each.name not in SCHEMA.names:
             raise OptionError(f"format({FORMAT!r}) has no column {each.name!r}; there are {', '.join(SCHEMA.names)}")
+        expected, said = SPARK[SCHEMA.field(each.name).type], each.dataType.simpleString()
+        if said != expected:
+            raise OptionError(f"format({FORMAT!r}): the column {each.name!r} is {expected}, not {said}; cast it later")
     return pa.schema([SCHEMA.field(each.name).with_nullable(each.nullable) for each in schema.fields])
 
 
-class _Ranges:
+class _Ranges(Portable):
     """What both readers do: ranges into partitions, and partitions into rows."""
 
     def __init__(self, settings: Settings, shape: pa.Schema) -> None:
         self.settings = settings
         self.shape = shape
-        self.pushed = Pushed(settings.topic)
+        self.pushed = Pushed(settings.topic, settings.store, [settings.measured_from, settings.measured_to])
 
     def _range(self, id: str, url: str, after: int, last: int) -> Range:
-        settings = self.settings
-        low, high = self.pushed.time
-        return Range(
-            id,
-            url,
-            after,
-            last,
-            self.pushed.topic,
-            settings.measured_from if low is None else low.isoformat(),
-            settings.measured_to if high is None else high.isoformat(),
-            tuple(self.shape.names),
-        )
+        low, high = (None if each is None else each.isoformat() for each in self.pushed.time)
+        return Range(id, url, after, last, self.pushed.filter, low, high, tuple(self.shape.names))
 
     def _partitions(self, ranges: Iterable[Range]) -> list[InputPartition]:
         return [RangePartition(part) for each in ranges for part in each.parts(self.settings.rows_per_partition)]
@@ -117,14 +115,12 @@ class Reader(_Ranges, DataSourceReader):
         return list(self.pushed.push(filters))
 
     def partitions(self) -> Sequence[InputPartition]:
-        settings, pushed = self.settings, self.pushed
-        if pushed.nothing:
+        if self.pushed.is_contradiction:
             return []
-        if pushed.store is not None:
-            settings = replace(settings, store=pushed.store)
+        settings = replace(self.settings, store=self.pushed.store)
         found = Stores(settings).look_until_all_answer()
         begin, end = beginnings(found, settings.start, settings), ends(found, settings.end, settings)
-        ranges = []
+        ranges: list[Range] = []
         for id, now in found.items():
             low, high = self._narrowed(now, begin[id], end[id])
             if high > low:
@@ -170,8 +166,8 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable() if self.settings.most_bytes is None else ReadMaxBytes(self.settings.most_bytes)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        found = self.stores.look()
-        self._latest = {**start, **{id: now.last for id, now in found.items()}}
+        found = self.stores.look() if self._target is None else self.stores.look_for(_left(start, self._target))
+        self._latest = dict(sorted({**start, **{id: now.last for id, now in found.items()}}.items()))
         for id, now in found.items():
             self._check(now, start.get(id, now.first - 1))
         if self._target is not None:
@@ -211,18 +207,10 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
         for id, last in end.items():
             after = start.get(id, last)  # a store that is new has only been given its beginning
             if last > after:
-                ranges.append(self._range(id, self.stores.url_of(id) or self._wait_for(id), after, last))
+                # A batch may have been written down before this process began: then its store is to be found again.
+                url = self.stores.url_of(id) or self.stores.look_for([id])[id].url
+                ranges.append(self._range(id, url, after, last))
         return self._partitions(ranges)
-
-    def _wait_for(self, id: str) -> str:
-        """A batch was written down before this process began: its store has to be found again."""
-        found = self.stores.look_until_all_answer()
-        if id not in found:
-            raise DataLoss(
-                f"a batch was begun with the store {id}, which is at none of the addresses now "
-                f"({', '.join(self.settings.addresses())}). Start its node, or name its address."
-            )
-        return found[id].url
 
     # ---- commits -----------------------------------------------------------------------------------------------
 
@@ -249,6 +237,11 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def stop(self) -> None:
         """There is nothing to let go of."""
+
+
+def _left(start: Offsets, target: Offsets) -> list[str]:
+    """The stores that are not at their ends yet."""
+    return [id for id, last in target.items() if start.get(id, 0) < last]
 
 
 def _lost(now: StoreNow, after: int, settings: Settings) -> None:

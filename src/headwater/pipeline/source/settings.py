@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from headwater.pipeline.options import Options
+from headwater.pipeline.options import OptionError, Options
+from headwater.routing.topics import InvalidTopicFilter, check_filter
 from headwater.store.reader import StoreReader
 
 FORMAT: Final = "headwater"
@@ -29,25 +30,27 @@ OPTIONS: Final = {
     "maxBytesPerTrigger": "about as many bytes of a batch at most, by the stores' mean size of a message",
     "rowsPerPartition": "a range is cut into partitions of so many messages",
     "topic": "a topic filter with wildcards, asked of the stores",
-    "from": "time of measurement from which on",
-    "to": "time of measurement before which",
+    "from": "time of measurement from which on (ISO 8601)",
+    "to": "time of measurement before which (ISO 8601)",
     "store": "only the store of this id",
     "waitForStore": "seconds for which a store that does not answer is waited for",
 }
 ROWS_PER_PARTITION: Final = 250_000
 WAIT_FOR_STORE: Final = 600.0
+MOST_LEVELS: Final = 1000
+"""Of a topic, as REST has it."""
 Start = Literal["earliest", "latest"] | datetime | dict[str, int]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Picklable: it travels to executors."""
+    """Picklable: it travels to executors. What is secret is not in its text."""
 
     urls: tuple[str, ...]
     urls_file: str | None
-    token: str | None
+    token: str | None = field(repr=False)
     user: str | None
-    password: str | None
+    password: str | None = field(repr=False)
     ca: str | None
     reader: str | None
     start: Start
@@ -57,8 +60,8 @@ class Settings:
     most_bytes: int | None
     rows_per_partition: int
     topic: str | None
-    measured_from: str | None
-    measured_to: str | None
+    measured_from: datetime | None
+    measured_to: datetime | None
     store: str | None
     patience: float
 
@@ -90,7 +93,7 @@ def read_settings(given: Mapping[str, str]) -> Settings:
     if not urls and urls_file is None:
         raise options.wrong("url", "is needed, such as http://localhost:8080 (or urlsFile)")
     rows = options.count("maxRowsPerTrigger", options.count("maxOffsetsPerTrigger"))
-    return Settings(
+    settings = Settings(
         urls=urls,
         urls_file=urls_file,
         token=options.text("token"),
@@ -104,12 +107,37 @@ def read_settings(given: Mapping[str, str]) -> Settings:
         most_rows=rows,
         most_bytes=options.count("maxBytesPerTrigger"),
         rows_per_partition=options.count("rowsPerPartition", ROWS_PER_PARTITION) or ROWS_PER_PARTITION,
-        topic=options.text("topic"),
-        measured_from=options.text("from"),
-        measured_to=options.text("to"),
+        topic=_filter(options),
+        measured_from=_time(options, "from"),
+        measured_to=_time(options, "to"),
         store=options.text("store"),
         patience=options.seconds("waitForStore", WAIT_FOR_STORE),
     )
+    for url in urls or ("http://localhost:8080",):  # those of a file are looked at when it is read
+        try:
+            settings.client(url)
+        except ValueError as error:
+            raise OptionError(f"format({FORMAT!r}): {error}") from None
+    return settings
+
+
+def _filter(options: Options) -> str | None:
+    found = options.text("topic")
+    try:
+        if found is not None:
+            check_filter(found, MOST_LEVELS)
+    except InvalidTopicFilter as error:
+        raise options.wrong("topic", f"is {found!r}: {error}") from None
+    return found
+
+
+def _time(options: Options, name: str) -> datetime | None:
+    found = options.text(name)
+    try:
+        moment = None if found is None else datetime.fromisoformat(found)
+    except ValueError:
+        raise options.wrong(name, f"is a time such as 2026-01-31T12:00:00Z, not {found!r}") from None
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
 
 
 def _offsets(options: Options, name: str, default: str) -> Start:

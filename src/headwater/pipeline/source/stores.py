@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from headwater.pipeline.options import OptionError
 from headwater.pipeline.source.settings import Settings, Start
 from headwater.store.reader import Refused, StoreReader, Unreachable
 
 LOOK_TIMEOUT: Final = 5.0
 """Seconds for an answer when a store is only looked at."""
 BETWEEN_LOOKS: Final = 0.5
+OVERHEAD: Final = 64.0
+"""Bytes of a message on the wire beside its payload, roughly."""
 Offsets = dict[str, int]
 """For each store the last position that belongs to it; 0: none."""
 
@@ -55,11 +58,15 @@ class Stores:
         self._silent: dict[str, str] = {}
         """Addresses that do not answer, and why: each is told once."""
         self._urls: dict[str, str] = {}
+        self._addresses: list[str] | None = None
 
     def look(self) -> dict[str, StoreNow]:
-        """The stores that answer now, by id. Raises Refused if one answers that we may not ask."""
+        """The stores that answer now, by id. Raises Refused if one answers that we may not ask, OptionError if the file
+        of addresses cannot be read at first."""
         found: dict[str, StoreNow] = {}
-        for url in self.settings.addresses():
+        addresses = self._named()
+        self._silent = {url: why for url, why in self._silent.items() if url in addresses}
+        for url in addresses:
             now = self._ask(url)
             if now is not None and self.settings.store in (None, now.id):
                 found.setdefault(now.id, now)
@@ -68,41 +75,86 @@ class Stores:
 
     def look_until_all_answer(self) -> dict[str, StoreNow]:
         """Waits as long as the settings say. Raises Unreachable."""
+        found = self._look_until(lambda found: not self._silent)
+        if self.settings.store is not None and not found:
+            log.warning("the store %s is at none of the addresses; it is the only one to be read", self.settings.store)
+        return found
+
+    def look_for(self, ids: Collection[str]) -> dict[str, StoreNow]:
+        """Those that answer, when these do: waits as long as the settings say. Raises Unreachable; DataLoss: every
+        address answers, and one of the stores is at none."""
+        found = self._look_until(lambda found: not self._silent or all(id in found for id in ids))
+        for id in ids:
+            if id not in found:
+                raise DataLoss(
+                    f"the store {id}, of which there is something to read, is at none of the addresses now "
+                    f"({', '.join(self._addresses or ())}). Start its node, or name its address."
+                )
+        return found
+
+    def _look_until(self, is_enough: Callable[[dict[str, StoreNow]], bool]) -> dict[str, StoreNow]:
         began = time.monotonic()
         while True:
             found = self.look()
-            if not self._silent:
+            if is_enough(found):
                 return found
             if time.monotonic() - began >= self.settings.patience:
                 raise Unreachable("; ".join(self._silent.values()))
             self._sleep(BETWEEN_LOOKS)
 
     def url_of(self, id: str) -> str | None:
-        """Where the store was seen last."""
-        return self._urls.get(id)
+        """Where the store was seen last; None if it has not been, or nothing answers there now."""
+        url = self._urls.get(id)
+        return None if url in self._silent else url
 
     @property
     def silent(self) -> list[str]:
         """Addresses where nothing answered at the last look."""
         return sorted(self._silent)
 
+    def _named(self) -> list[str]:
+        """The addresses. A file that is away for a moment changes nothing."""
+        try:
+            self._addresses = self.settings.addresses()
+        except (OSError, UnicodeDecodeError) as error:
+            why = f"the file of addresses {self.settings.urls_file} cannot be read: {error}"
+            if self._addresses is None:
+                raise OptionError(why) from None
+            log.warning("%s; those from before are used", why)
+        return self._addresses
+
     def _ask(self, url: str) -> StoreNow | None:
         try:
-            status = self.settings.client(url, retries=0, timeout=LOOK_TIMEOUT).status()
-        except Unreachable as error:
+            return self._now(url)
+        except (Unreachable, ValueError) as error:
             if url not in self._silent:
                 log.warning("the store at %s does not answer; it is waited for (%s)", url, error)
             self._silent[url] = str(error)
             return None
+
+    def _now(self, url: str) -> StoreNow:
+        """Raises Unreachable, ValueError: that is no address."""
+        status = self.settings.client(url, retries=0, timeout=LOOK_TIMEOUT).status()
+        try:
+            mean = status["payload_size"] / max(1, status["messages"]) + OVERHEAD
+            now = StoreNow(status["id"], url, status["first"], status["next"], mean)
+        except (KeyError, TypeError):
+            raise Unreachable(f"{url}: something else answers there") from None
         if self._silent.pop(url, None) is not None:
             log.warning("the store at %s answers again", url)
-        messages = max(1, status["messages"])
-        return StoreNow(status["id"], url, status["first"], status["next"], status["payload_size"] / messages + 64.0)
+        return now
 
 
 def beginnings(found: Mapping[str, StoreNow], start: Start, settings: Settings) -> Offsets:
-    """Where reading begins in each store, by what `startingOffsets` says."""
-    return {id: _boundary(now, start, settings.client(now.url), 0) for id, now in found.items()}
+    """Where reading begins in each store, by what `startingOffsets` says. Stores that it names and that are not here
+    keep what it says, for when they come."""
+    begin = {id: _boundary(now, start, settings.client(now.url), 0) for id, now in found.items()}
+    if isinstance(start, dict):
+        away = {id: position for id, position in start.items() if id not in found and settings.store in (None, id)}
+        for id, position in away.items():
+            log.warning("startingOffsets names the store %s (%d), which is at none of the addresses", id, position)
+        begin |= away
+    return dict(sorted(begin.items()))
 
 
 def ends(found: Mapping[str, StoreNow], end: Start, settings: Settings) -> Offsets:
