@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +32,12 @@ LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
 }
+SHORT_LIFE: Final = {
+    "spark.driver.extraJavaOptions": "-Dfile.encoding=UTF-8 -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+}
+"""For a Java that lives for seconds: about half of the processor time to begin with."""
+LARGEST_LOG: Final = 10 << 20
+"""Bytes of a log with which another one is begun; one old one stays."""
 
 
 class NoSpark(Exception):
@@ -37,10 +45,15 @@ class NoSpark(Exception):
 
 
 def make_session(
-    master: str = "local[*]", *, name: str = "headwater", settings: Mapping[str, str] | None = None
+    master: str = "local[*]",
+    *,
+    name: str = "headwater",
+    settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> SparkSession:
     """`master` is `local[N]`, `spark://host:port` or, for Spark Connect, `sc://host:port`. A session that this process
-    has already is taken as it is. Raises NoJava, NoSpark."""
+    has already is taken as it is. What Java says goes to our standard error, or into the file `log`. Raises NoJava,
+    NoSpark."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -57,12 +70,31 @@ def make_session(
             builder = builder.config(key, value)
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    with contextlib.nullcontext() if log is None else _chatter_into(log):
+        session: SparkSession = builder.getOrCreate()
     for key, value in SETTINGS.items():
         session.conf.set(key, value)
     ship(session, master)
     register(session)
     return session
+
+
+@contextlib.contextmanager
+def _chatter_into(log: Path) -> Iterator[None]:
+    """Java inherits our standard error when it starts, and its workers inherit it from Java: for this while, ours is
+    the file. Nothing else could keep away what Java says before it has read any settings."""
+    if log.exists() and log.stat().st_size > LARGEST_LOG:
+        log.replace(log.with_name(f"{log.name}.old"))
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it prints what it raises as well
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 def _fixed(master: str) -> dict[str, str]:
@@ -92,7 +124,8 @@ def _paths() -> list[str]:
 def register(session: SparkSession) -> None:
     """Our formats, by their names."""
     from headwater.pipeline.lake.sink import DeltaSink
+    from headwater.pipeline.mqtt import MqttSource
     from headwater.pipeline.source import HeadwaterSource
 
-    for format in (HeadwaterSource, DeltaSink):
+    for format in (HeadwaterSource, DeltaSink, MqttSource):
         session.dataSource.register(format)

@@ -46,8 +46,8 @@ def clocks(bronze: Snapshot, there: Positions, asked: Answers, without: Collecti
     return found
 
 
-def ask(source: Source) -> Answers:
-    """What the stores that answer say."""
+def ask(source: Source, silent: dict[str, str] | None = None) -> Answers:
+    """What the stores that answer say; `silent` gets the addresses of the others, with why."""
     found: Answers = {}
     for url in source.addresses():
         client = source.client(url, retries=0, timeout=5.0)
@@ -57,6 +57,8 @@ def ask(source: Source) -> Answers:
                 found[id] = client.clock()
         except StoreError as error:
             log.debug("no clock of the store at %s: %s", url, error)
+            if silent is not None:
+                silent[url] = str(error)
     return found
 
 

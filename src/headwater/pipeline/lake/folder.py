@@ -35,12 +35,29 @@ class Lake:
     def snapshot(self, table: Table) -> Snapshot:
         return Snapshot(self.log(table))
 
+    def existing(self) -> dict[str, Snapshot]:
+        """Of the tables that have been made, by their names; none is made."""
+        logs = {table.name: Log(self.path(table), table.partition) for table in TABLES}
+        return {name: Snapshot(log) for name, log in logs.items() if log.exists()}
+
     def exists(self) -> bool:
         return (self.folder / "tables").is_dir()
 
     def tables(self) -> list[Table]:
         """Those that have been made."""
         return [table for table in TABLES if (self.path(table) / "_delta_log").is_dir()]
+
+    def writer(self) -> int | None:
+        """The process that writes here now; None: nobody does. For people: the lock is not tried, because a pipeline
+        that starts at that moment would find it taken."""
+        try:
+            process = int((self.folder / "running").read_text(encoding="utf-8"))
+            os.kill(process, 0)
+        except PermissionError:
+            return process
+        except (OSError, ValueError):
+            return None
+        return process
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -58,4 +75,7 @@ class Lake:
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
-            yield
+            try:
+                yield
+            finally:
+                file.truncate(0)
