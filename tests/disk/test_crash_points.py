@@ -6,16 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from headwater.disk.crash_points import BROKER_POINTS, POINTS, STORE_POINTS, VARIABLE
+from headwater.disk.crash_points import BROKER_POINTS, PIPELINE_POINTS, POINTS, STORE_POINTS, VARIABLE
 
 PASSING = """
 from headwater.disk.crash_points import POINTS, crash_point
 for turn in range(3):
     for point in POINTS:
-        crash_point(point)
+        crash_point(point, "gold")
         print(turn, point, flush=True)
 """
 
@@ -32,6 +33,7 @@ def passed(crash_at: str) -> subprocess.CompletedProcess[str]:
         ("before-write", 0),
         ("after-sync:2", len(POINTS) + POINTS.index("after-sync")),
         ("store-in-seal:3", 2 * len(POINTS) + POINTS.index("store-in-seal")),
+        ("pipeline-in-tidy/gold:2", len(POINTS) + POINTS.index("pipeline-in-tidy")),
     ],
 )
 def test_a_process_is_killed_there(crash_at: str, expected: int) -> None:
@@ -40,7 +42,7 @@ def test_a_process_is_killed_there(crash_at: str, expected: int) -> None:
     assert len(done.stdout.splitlines()) == expected
 
 
-@pytest.mark.parametrize("crash_at", ["", "after-trim", "store-after-trim:4"])
+@pytest.mark.parametrize("crash_at", ["", "after-trim", "store-after-trim:4", "pipeline-in-tidy/silver"])
 def test_nobody_is_killed_elsewhere(crash_at: str) -> None:
     done = passed(crash_at)
     assert done.returncode == (1 if crash_at == "after-trim" else 0), done.stderr
@@ -48,4 +50,40 @@ def test_nobody_is_killed_elsewhere(crash_at: str) -> None:
 
 
 def test_every_point_has_one_name() -> None:
-    assert len(set(POINTS)) == len(BROKER_POINTS) + len(STORE_POINTS)
+    assert len(set(POINTS)) == len(BROKER_POINTS) + len(STORE_POINTS) + len(PIPELINE_POINTS)
+
+
+# ---- orders for many processes -------------------------------------------------------------------------------------
+
+
+def test_an_order_is_carried_out_once_whoever_gets_there(tmp_path: Path) -> None:
+    """Passes are counted over all processes: the third of three, then four of the next, are seven."""
+    orders = tmp_path / "orders"
+    orders.write_text("after-sync:7\n")
+    counts = [passed(f"@{orders}") for _ in range(4)]
+    assert [done.returncode for done in counts] == [0, 0, -signal.SIGKILL, 0], counts[0].stderr
+    assert len(counts[2].stdout.splitlines()) == POINTS.index("after-sync")
+    assert orders.read_text() == ""
+    [line] = (tmp_path / "orders.done").read_text().splitlines()
+    assert line.split()[:2] == ["after-sync", "gold"]
+
+
+def test_there_may_be_several_orders_and_none(tmp_path: Path) -> None:
+    orders = tmp_path / "orders"
+    assert passed(f"@{orders}").returncode == 0
+    orders.write_text("before-write/silver\nbefore-acknowledge:2\nafter-write:9\n")
+    assert passed(f"@{orders}").returncode == -signal.SIGKILL
+    assert orders.read_text() == "before-write/silver:1\nafter-write:7\n"
+
+
+def test_an_order_may_stop_a_process_which_goes_on_later(tmp_path: Path) -> None:
+    orders = tmp_path / "orders"
+    orders.write_text("after-sync:2~\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), VARIABLE: f"@{orders}"}
+    process = subprocess.Popen([sys.executable, "-c", PASSING], env=environment, stdout=subprocess.PIPE)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    os.kill(process.pid, signal.SIGCONT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert len(said.splitlines()) == 3 * len(POINTS)

@@ -2,10 +2,18 @@
 
 `HEADWATER_CRASH_AT=after-write:3` in the environment sends SIGKILL to this process when the place `after-write` is
 reached for the third time. Without it a place costs one comparison, and there are only a few for each commit.
+
+A place may say what it is about, such as a table: `pipeline-before-commit/gold:2` is the second commit to that one.
+
+Where many processes of a program come and go, an order is for the first of them that gets there, and is carried out
+once: `HEADWATER_CRASH_AT=@FILE` names a file of orders, one in each line, that may change at any time. Orders carried
+out are in FILE.done, one in each line, with the id of the process. An order that ends with `~` stops the process
+(SIGSTOP) instead of killing it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from typing import Final
@@ -38,6 +46,9 @@ PIPELINE_POINTS: Final = (
     "pipeline-after-file",  # a file is on disk, and no commit names it
     "pipeline-before-commit",  # all files of a batch are known to the driver
     "pipeline-after-commit",  # the table has them, and Spark was not told
+    "pipeline-after-names",  # the name of a store is known, and no commit is about it
+    "pipeline-after-columns",  # a table has new columns, and no rows that have them
+    "pipeline-in-tidy",  # files are replaced by larger ones, and all of them are there
     "pipeline-before-reader",  # Spark is done with a batch, and the store was not told
     "pipeline-after-reader",
 )
@@ -45,20 +56,73 @@ PIPELINE_POINTS: Final = (
 POINTS: Final = (*BROKER_POINTS, *STORE_POINTS, *PIPELINE_POINTS)
 
 
+class _Order:
+    """`point[/about][:count][~]`."""
+
+    def __init__(self, text: str) -> None:
+        self.is_stop = text.endswith("~")
+        self.place, _, count = text.rstrip("~").partition(":")
+        self.left = int(count or 1)
+        point = self.place.partition("/")[0]
+        if point not in POINTS:
+            raise ValueError(f"{VARIABLE}: there is no point {point!r}; there are {', '.join(POINTS)}")
+
+    def is_due(self, point: str, about: str) -> bool:
+        """Reaching the point counts."""
+        if self.place not in (point, f"{point}/{about}"):
+            return False
+        self.left -= 1
+        return self.left == 0
+
+    def __str__(self) -> str:
+        return f"{self.place}:{self.left}{'~' if self.is_stop else ''}"
+
+
+class _Orders:
+    """Of a file that many processes read."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def due(self, point: str, about: str) -> _Order | None:
+        """The order that is to be carried out now; then it is no longer in the file."""
+        try:
+            file = open(self._path, "r+", encoding="utf-8")  # noqa: SIM115
+        except FileNotFoundError:
+            return None
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            orders = [_Order(line) for line in file.read().split()]
+            found = [order for order in orders if order.is_due(point, about)]
+            file.seek(0)
+            file.truncate()
+            file.write("".join(f"{order}\n" for order in orders if order.left > 0))
+            if not found:
+                return None
+            with open(f"{self._path}.done", "a", encoding="utf-8") as done:
+                done.write(f"{point} {about or '-'} {os.getpid()}\n")
+            return found[0]
+
+
 class _Armed:
     def __init__(self, text: str) -> None:
-        self.point, _, count = text.partition(":")
-        self.left = int(count or 1)
-        if self.point and self.point not in POINTS:
-            raise ValueError(f"{VARIABLE}: there is no point {self.point!r}; there are {', '.join(POINTS)}")
+        self._order = None if text.startswith("@") else _Order(text)
+        self._orders = _Orders(text[1:]) if text.startswith("@") else None
+
+    def strike(self, point: str, about: str) -> None:
+        order = self._order if self._orders is None else self._orders.due(point, about)
+        if order is not None and (self._orders is not None or order.is_due(point, about)):
+            os.kill(os.getpid(), signal.SIGSTOP if order.is_stop else signal.SIGKILL)
 
 
-_armed = _Armed(os.environ.get(VARIABLE, ""))
+def _armed_by(text: str) -> _Armed | None:
+    return _Armed(text) if text else None
 
 
-def crash_point(name: str) -> None:
+_armed = _armed_by(os.environ.get(VARIABLE, ""))
+
+
+def crash_point(name: str, about: str = "") -> None:
     """Die here, if this is the place and the time."""
-    if _armed.point == name:
-        _armed.left -= 1
-        if _armed.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    if _armed is not None:
+        _armed.strike(name, about)

@@ -43,7 +43,8 @@ def step(spark: SparkSession, lake: Lake, rules: Rules, most: int) -> Step | Non
     """Decode up to so many messages; None: there is nothing new."""
     bronze = lake.snapshot(BRONZE)
     logs = {table.name: lake.log(table) for table in TARGETS}
-    done = {name: log.positions(JOB) for name, log in logs.items()}
+    seen = {name: log.open() for name, log in logs.items()}
+    done = {name: log.positions(JOB, seen[name]) for name, log in logs.items()}
     ranges = pending(bronze.positions(BRONZE_APP), done.values(), most)
     if not ranges:
         return None
@@ -52,7 +53,7 @@ def step(spark: SparkSession, lake: Lake, rules: Rules, most: int) -> Step | Non
     lacking = {name: log for name, log in logs.items() if any(done[name].get(s, 0) < end for s, end in ends.items())}
     written = _decoded(rows, rules.knowing(_columns(logs[SILVER.name])), lacking)
     for name, log in lacking.items():
-        log.commit(written.get(name, []), {}, job=JOB, positions=ends)
+        log.commit(written.get(name, []), {}, job=JOB, positions=ends, seen=seen[name])
     left = sum(bronze.positions(BRONZE_APP).values()) - sum(ends.values())
     quarantined = sum(file.rows for file in written.get(QUARANTINE.name, []))
     return Step(sum(last - after for after, last in ranges.values()), max(0, left), quarantined)

@@ -18,7 +18,7 @@ from headwater.pipeline.derive.late import late
 from headwater.pipeline.derive.moments import exact, final_until, moment
 from headwater.pipeline.derive.settings import Settings
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.lake.log import Positions
+from headwater.pipeline.lake.log import LakeError, Positions
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.lake.writing import write_rows
 from headwater.pipeline.tables import GOLD, LATE, SILVER, Table
@@ -110,8 +110,12 @@ def commit_span(
     derive: Callable[[datetime, datetime], DataFrame],
     positions: Positions | None = None,
 ) -> int:
-    """Compute a span and commit it with the note that says so, and with positions up to which it goes."""
+    """Compute a span and commit it with the note that says so, and with positions up to which it goes. Raises LakeError
+    if the table does not end where the span begins."""
     log = lake.log(table)
+    seen = log.open()
+    if seen.transaction_version(UNTIL) not in (None, exact(span[0])):
+        raise LakeError(f"{log.folder}: somebody else has written to the table; is the same pipeline running twice?")
     files = write_rows(derive(*span).select(*table.names), str(log.folder), log.partition)
-    log.commit(files, {UNTIL: exact(span[1])}, job=table.name, positions=positions)
+    log.commit(files, {UNTIL: exact(span[1])}, job=table.name, positions=positions, seen=seen)
     return sum(file.rows for file in files)

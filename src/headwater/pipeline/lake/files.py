@@ -67,7 +67,7 @@ class TableWriter:
         self._folder = Path(folder)
         self._partition = partition
         self._open: dict[tuple[str, str], _OpenFile] = {}
-        crash_point("pipeline-before-file")
+        crash_point("pipeline-before-file", self._folder.name)
 
     def write(self, batch: pa.RecordBatch) -> None:
         for value, part in _by_partition(batch, self._partition):
@@ -113,6 +113,7 @@ class _OpenFile:
         self._partition = {} if partition is None else {partition: value}
         home = folder if partition is None else folder / f"{partition}={value}"
         home.mkdir(parents=True, exist_ok=True)
+        self._table = folder.name
         self._path = home / f"part-{uuid.uuid4().hex}.parquet"
         self._relative = self._path.relative_to(folder).as_posix()
         self._schema = schema
@@ -150,7 +151,7 @@ class _OpenFile:
             size = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
-        crash_point("pipeline-after-file")
+        crash_point("pipeline-after-file", self._table)
         return WrittenFile(
             self._relative,
             size,

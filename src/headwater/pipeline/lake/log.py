@@ -5,6 +5,10 @@ actions): `JOB/STORE` at position n says that all that JOB makes of the messages
 wants to add something looks at the notes first; what they say is there already is not added again. So a commit whose
 author died before it could tell anybody is found by whoever tries it again.
 
+Nor is a commit made on what somebody has seen before somebody else changed it: the notes that it writes have to be as
+they were `seen`, and Delta refuses it if one of them changes while it is made. So it does no harm if a process that
+was thought to be dead wakes up and commits: one of the two is refused.
+
 The names of stores are kept in a file beside the table, because Delta answers only for a note whose name one knows. A
 name is there before the first note of it; one too many does no harm.
 """
@@ -112,6 +116,7 @@ class Log:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+        crash_point("pipeline-after-names", self.folder.name)
 
     # ---- commits -----------------------------------------------------------------------------------------------
 
@@ -123,9 +128,11 @@ class Log:
         job: str = "",
         positions: Positions | None = None,
         replaced: Sequence[str] = (),
+        seen: DeltaTable | None = None,
     ) -> int:
         """One transaction: the files are in the table, those `replaced` are not any more, and the notes are. Notes are
-        versions by name; `positions` are notes of a job. Returns the table's version. Raises LakeError."""
+        versions by name; `positions` are notes of a job. `seen` is the table as it was when one looked at its notes.
+        Returns the table's version. Raises LakeError."""
         table = self.open()
         if positions:
             self._remember(positions)
@@ -133,9 +140,10 @@ class Log:
         if not files and not all_notes and not replaced:
             return table.version()
         schema = self._widened(table, files)
+        self._check_notes(all_notes, table, seen or table)
         actions: list[AddAction | RemoveAction] = [_addition(each) for each in files]
         actions += [_removal(path, self.folder) for path in replaced]
-        crash_point("pipeline-before-commit")
+        crash_point("pipeline-before-commit", self.folder.name)
         try:
             table.create_write_transaction(
                 actions,
@@ -153,8 +161,17 @@ class Log:
                 f"{self.folder}: somebody else has written to the table at the same time ({error}); is the same "
                 "pipeline running twice?"
             ) from error
-        crash_point("pipeline-after-commit")
+        crash_point("pipeline-after-commit", self.folder.name)
         return table.version()
+
+    def _check_notes(self, names: Iterable[str], now: DeltaTable, seen: DeltaTable) -> None:
+        for name in names:
+            there, before = now.transaction_version(name), seen.transaction_version(name)
+            if there != before:
+                raise LakeError(
+                    f"{self.folder}: somebody else has written to the table meanwhile ({name} was at {before}, and is "
+                    f"at {there}); is the same pipeline running twice?"
+                )
 
     def _widened(self, table: DeltaTable, files: Sequence[WrittenFile]) -> Schema:
         """The table's schema, after it got the columns that the files bring. They come in a commit of their own, before
@@ -174,6 +191,7 @@ class Log:
         if fresh:
             table.alter.add_columns([Field(name, type, nullable=True) for name, type in fresh.items()])
             table.update_incremental()
+            crash_point("pipeline-after-columns", self.folder.name)
         return table.schema()
 
 

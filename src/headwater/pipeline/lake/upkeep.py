@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.disk.crash_points import crash_point
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import Log
 from headwater.pipeline.tables import Table
@@ -37,6 +38,7 @@ def tidy(lake: Lake, table: Table, *, keep: int = KEEP, target: int = TARGET, le
     before = len(log.paths())
     if before > least:
         log.open().optimize.compact(target_size=target)
+        crash_point("pipeline-in-tidy", table.name)
     removed = _vacuum(log, keep)
     opened = log.open()
     opened.create_checkpoint()
