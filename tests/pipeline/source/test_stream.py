@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,9 @@ def test_batches_are_as_small_as_one_wants(
     reader = stream(one, two, **options)
     assert reader.getDefaultReadLimit() == limit
     found = batches(reader, reader.initialOffset())
-    counts = [sum(end.values()) - sum(start.values()) for start, end in zip(found, found[1:], strict=False)]
+    counts = [sum(end.values()) - sum(start.values()) for start, end in pairwise(found)]
     assert counts == sizes
-    together = [row for start, end in zip(found, found[1:], strict=False) for row in read(reader, start, end)]
+    together = [row for start, end in pairwise(found) for row in read(reader, start, end)]
     assert sorted(together) == span("s1", 1, 20) + span("s2", 1, 10)
 
 
@@ -373,7 +374,7 @@ def test_a_planned_batch_waits_for_its_own_store_only(one: Served, mortal: Serve
 
 def test_a_store_that_went_back_in_time_is_an_error(one: Served) -> None:
     fill(one, 3)
-    with pytest.raises(DataLoss, match="s1 .*ends at position 3, and 4 was read before.*back in time.*checkpoint"):
+    with pytest.raises(DataLoss, match=r"s1 .*ends at position 3, and 4 was read before.*back in time.*checkpoint"):
         stream(one).latestOffset({"s1": 4}, ALL)
     assert stream(one).latestOffset({"s1": 3}, ALL) == {"s1": 3}
 

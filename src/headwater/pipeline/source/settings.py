@@ -113,6 +113,8 @@ def read_settings(given: Mapping[str, str]) -> Settings:
         store=options.text("store"),
         patience=options.seconds("waitForStore", WAIT_FOR_STORE),
     )
+    if settings.measured_from and settings.measured_to and settings.measured_from >= settings.measured_to:
+        raise options.wrong("from", "is not before `to`: nothing could be read")
     for url in urls or ("http://localhost:8080",):  # those of a file are looked at when it is read
         try:
             settings.client(url)
