@@ -70,7 +70,11 @@ def missing(bronze: Snapshot) -> int:
 
 def recover(spark: SparkSession, lake: Lake, settings: Settings) -> tuple[int, int]:
     """Positions that bronze lacks, though it goes further, are fetched from their stores: how many could be, and how
-    many are lost. What was derived from bronze before does not have them: it has to be made anew."""
+    many are lost. Files that its log names and that are not there are taken out of the log first. What was derived
+    from bronze before does not have what it lacked: it has to be made anew."""
+    gone = lake.log(BRONZE).open().repair()["files_removed"]
+    if gone:
+        log.warning("%d files of bronze are not there any more", len(gone))
     bronze = lake.snapshot(BRONZE)
     if not missing(bronze):
         return 0, 0

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_FAILURES: Final = 5
 """In a row, of one step."""
+BETWEEN_LOOKS: Final = 0.1
+"""Seconds between two rounds that are to be the last ones."""
 log = logging.getLogger(__name__)
 
 
@@ -50,19 +52,26 @@ class Round:
     final_until: datetime | None = None
     did: dict[str, int] = field(default_factory=dict)
     """Rows by step, of this round."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Steps of this round that will be tried again, with why."""
 
     @property
     def is_idle(self) -> bool:
-        return not self.did and not self.behind and not any(self.lag.values())
+        """Nothing was done, and nothing is left that could be done with what has landed."""
+        return not self.did and not self.failed and not self.behind
 
 
 class Pipeline:
-    """Use it as a context: the lake is locked and the query runs in between."""
+    """Use it as a context: the lake is locked and the query runs in between. Without `landing`, there is no query:
+    only what is behind bronze is made."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, settings: Settings) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, settings: Settings, *, landing: bool = True) -> None:
         self.spark = spark
         self.lake = lake
         self.settings = settings
+        self.landing = landing
+        self.stopped = threading.Event()
+        """Set it, from any thread or a signal's handler, and the round ends after its step."""
         self.rules = settings.rules()
         self.source = settings.source()
         self.queries: list[StreamingQuery] = []
@@ -74,8 +83,9 @@ class Pipeline:
     def __enter__(self) -> Pipeline:
         self._locked.enter_context(self.lake.writing())
         try:
-            self.queries.append(bronze.start(self.spark, self.lake, self.settings))
-            if self.settings.live_broker:
+            if self.landing:
+                self.queries.append(bronze.start(self.spark, self.lake, self.settings))
+            if self.landing and self.settings.live_broker:
                 self.queries.append(live.start(self.spark, self.lake, self.settings))
         except BaseException:
             self.__exit__()
@@ -83,20 +93,25 @@ class Pipeline:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop_landing()
+        self._locked.close()
+
+    def stop_landing(self) -> None:
         """A batch that is under way is finished by the next run."""
         for query in self.queries:
             query.stop()
         self.queries.clear()
-        self._locked.close()
 
     # ---- rounds ------------------------------------------------------------------------------------------------
 
-    def run(self, stopped: threading.Event, seen: Callable[[Round], None]) -> None:
-        """Round after round until `stopped`; `seen` is told of each. Raises PipelineError."""
-        while not stopped.is_set():
+    def run(self, seen: Callable[[Round], None] | None = None) -> None:
+        """Round after round until it is `stopped`; `seen` is told of each. Raises PipelineError."""
+        while not self.stopped.is_set():
             began = time.monotonic()
-            seen(self.round())
-            stopped.wait(max(0.0, self.settings.trigger - (time.monotonic() - began)))
+            found = self.round()
+            if seen is not None:
+                seen(found)
+            self.stopped.wait(max(0.0, self.settings.trigger - (time.monotonic() - began)))
 
     def round(self) -> Round:
         """Everything that is to be done now, once. Raises PipelineError."""
@@ -105,6 +120,8 @@ class Pipeline:
         asked = ask(self.source)
         most = self.settings.most_rows
         for name, step in self._steps(asked, found):
+            if self.stopped.is_set():
+                break
             self._do(name, lambda step=step: step(most), found)  # type: ignore[misc]
         if time.monotonic() - self._tidied >= self.settings.tidy_every:
             self._do("tidy", self._tidy, found)
@@ -135,14 +152,13 @@ class Pipeline:
         except Exception as error:
             self._failures[name] = failures = self._failures.get(name, 0) + 1
             if failures >= MOST_FAILURES or isinstance(error, LakeError):
-                raise PipelineError(f"{name}: {error}") from error
-            log.warning("%s failed (%d of %d times in a row): %s", name, failures, MOST_FAILURES, error)
+                raise PipelineError(f"{name}: {first_words(str(error))}") from error
+            found.failed[name] = first_words(str(error))
+            log.warning("%s failed (%d of %d times in a row): %s", name, failures, MOST_FAILURES, found.failed[name])
             return
         self._failures.pop(name, None)
         if done is not None:
             found.did[name] = done.messages if isinstance(done, silver.Step) else done
-            if isinstance(done, silver.Step):
-                found.behind = done.behind
 
     def _tidy(self) -> int:
         self._tidied = time.monotonic()
@@ -162,8 +178,11 @@ class Pipeline:
     def _measure(self, asked: Answers, found: Round) -> None:
         table = self.lake.snapshot(BRONZE)
         found.rows = table.rows
-        states = clocks(table, table.positions(bronze.APP), asked, self.settings.without)
+        landed = table.positions(bronze.APP)
+        states = clocks(table, landed, asked, self.settings.without)
         found.lag = {each.store: each.lag for each in states}
+        decoded = self.lake.snapshot(SILVER).positions(silver.JOB)
+        found.behind = sum(max(0, last - decoded.get(store, 0)) for store, last in landed.items())
         reached = slowest(states)
         found.lag_seconds = None if reached is None else max(0.0, (datetime.now(UTC) - reached).total_seconds())
         rows, moment = self._last
@@ -182,9 +201,15 @@ def first_words(error: str) -> str:
 
 
 def drain(pipeline: Pipeline) -> Round:
-    """Rounds until bronze has everything that the stores have, and everything behind it is done that can be. Raises
-    PipelineError."""
+    """Rounds until bronze has everything that the stores had at first, and everything behind it is done that can be; or
+    until the pipeline is stopped. What comes meanwhile is left to the next run. Raises PipelineError."""
+    goal = {store: next - 1 for store, (_, next) in ask(pipeline.source).items()} if pipeline.landing else {}
     while True:
         found = pipeline.round()
-        if found.is_idle:
+        landed = pipeline.lake.snapshot(BRONZE).positions(bronze.APP)
+        if pipeline.stopped.is_set() or (not pipeline.queries and found.is_idle):
             return found
+        if all(landed.get(store, 0) >= last for store, last in goal.items()):
+            pipeline.stop_landing()
+        else:
+            pipeline.stopped.wait(BETWEEN_LOOKS)
