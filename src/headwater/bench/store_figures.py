@@ -44,10 +44,18 @@ class Figure(NamedTuple):
 
 
 class Figures:
-    """In the order in which they were found."""
+    """In the order in which they were found. `rows` and `systems` are what a table shows, `goals` what is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        rows: Mapping[str, str] = ROWS,
+        goals: Mapping[str, tuple[str, float]] = GOALS,
+        systems: Mapping[str, str] = SYSTEMS,
+    ) -> None:
         self.found: dict[str, Figure] = {}
+        self.rows = rows
+        self.goals = goals
+        self.systems = systems
 
     def add(self, name: str, value: float, unit: str) -> None:
         self.found[name] = Figure(name, value, unit)
@@ -68,7 +76,7 @@ class Figures:
     def missed(self) -> list[str]:
         """Goals that were not reached, in words."""
         said = []
-        for name, (sign, goal) in GOALS.items():
+        for name, (sign, goal) in self.goals.items():
             if name in self.found:
                 value = self.value(name)
                 if value < goal if sign == "≥" else value > goal:
@@ -78,13 +86,13 @@ class Figures:
     def markdown(self, machine: Mapping[str, str]) -> str:
         """The generated part of docs/performance.md, without its markers."""
         lines = []
-        for name, what in ROWS.items():
-            cells = [self.found.get(prefix + name) for prefix in SYSTEMS]
+        for name, what in self.rows.items():
+            cells = [self.found.get(prefix + name) for prefix in self.systems]
             if any(cells):
-                sign, goal = GOALS.get(name, ("", 0.0))
+                sign, goal = self.goals.get(name, ("", 0.0))
                 stated = f"{sign} {shown(goal)}" if sign else ""
                 lines.append([what, stated, *("" if cell is None else shown(cell.value) for cell in cells)])
-        parts = [facts(dict(machine)), table(["", "goal", *SYSTEMS.values()], lines)]
+        parts = [facts(dict(machine)), table(["", "goal", *self.systems.values()], lines)]
         missed = self.missed()
         parts.append("Goals that were missed: " + ("; ".join(missed) if missed else "none") + ".")
         return "\n\n".join(parts) + "\n"
