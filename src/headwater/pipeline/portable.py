@@ -1,0 +1,54 @@
+"""Sources that find the package by themselves, where Spark forgets to show it.
+
+Spark starts several Python processes for a source, and each gets the names of the archives that were shipped
+(`shipping`). Two of them look for those in the wrong folder (Spark 4.3): the one on the driver that asks a stream for
+its offsets, in a folder that nothing is put into (`PythonStreamingSourceRunner`), and over Spark Connect the ones that
+read a stream's partitions, in the folder above that of the session (`PythonMicroBatchStream`). But both get our objects
+pickled, from a process that has found the archive. So the pickle says where that was, and begins with a function that
+is carried in it as code and needs nothing of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from pyspark import cloudpickle
+
+import headwater
+
+
+class Portable:
+    """To be named first among the bases of a source and of its readers."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return arrive, (archive(), cloudpickle.dumps((type(self), self.__dict__)))
+
+
+def archive() -> str | None:
+    """The zip from which the package was imported, if it was from one."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(headwater.__file__)))
+    return folder if folder.endswith(".zip") else None
+
+
+def arrive(archive: str | None, pickled: bytes) -> object:
+    """The object again. This is pickled as code, so it may name nothing of this module."""
+    import os
+    import pickle
+    import sys
+
+    if archive is not None:
+        folder, name = os.path.split(archive)
+        session = os.path.basename(folder)
+        here = [os.path.dirname(each) for each in sys.path if os.path.basename(each) == name]
+        for each in (archive, *(os.path.join(above, session, name) for above in here)):
+            if os.path.exists(each) and each not in sys.path:
+                sys.path.append(each)
+    kind, state = pickle.loads(pickled)
+    made: object = kind.__new__(kind)
+    made.__dict__.update(state)
+    return made
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
