@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
 import pyarrow as pa
 import pyarrow.parquet as pq
+from paho.mqtt.enums import CallbackAPIVersion
 
 AT_ONCE = 100_000
 
