@@ -52,7 +52,8 @@ def _all(found: Any, count: int) -> list[Any]:
 def rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Times as microseconds, since Python's calendar is smaller than Arrow's."""
     plain = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(plain, names=batch.schema.names).to_pylist()
+    found: list[dict[str, Any]] = pa.RecordBatch.from_arrays(plain, names=batch.schema.names).to_pylist()
+    return found
 
 
 def rules_of(**settings: Any) -> Rules:

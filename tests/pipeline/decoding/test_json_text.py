@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headwater.pipeline.decoding import json_text
 from headwater.pipeline.decoding.json_text import (
     DEEPEST,
+    LONGEST_NAME,
     LONGEST_NUMBER,
     NotJson,
     _strict_loads,
@@ -164,6 +165,26 @@ def test_a_number_without_end_becomes_a_double(way: str) -> None:
     digits = b"1" * (LONGEST_NUMBER + 10)
     payload = b'{"a":0.%s}' % digits
     assert canonical(payload, parse(payload)) == '{"a":0.1111111111111111}'
+
+
+def test_a_number_that_is_kept_is_one_that_spark_reads(way: str) -> None:
+    """It reads 1000 characters of one."""
+    run = b"0" * (LONGEST_NUMBER - 2) + b"1"
+    for payload in (b"[1.%se-%s]" % (run, run), b"[%s.%se-%s]" % (b"1" * 309, run, run)):
+        kept = canonical(payload, parse(payload)) or payload
+        assert len(kept) < 1000
+    assert canonical(b"[1.%s0]" % run, parse(b"[1.%s0]" % run)) == "[1.0]"
+
+
+def test_a_name_that_spark_would_not_read_is_refused(way: str) -> None:
+    """It reads 50,000 characters of one."""
+    fine, long = ("k" * length for length in (LONGEST_NAME, LONGEST_NAME + 1))
+    documents: list[Any] = [{"%s": 1}, {"a": [{"b": {"%s": {}}}]}]
+    for document in documents:
+        text = json.dumps(document)
+        assert parse((text % fine).encode()) == json.loads(text % fine)
+        with pytest.raises(NotJson, match="has a name of more than 10000 characters"):
+            parse((text % long).encode())
 
 
 def test_brackets_in_strings_are_not_levels(way: str) -> None:

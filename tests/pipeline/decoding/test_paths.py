@@ -74,6 +74,12 @@ def test_a_zone_that_does_not_know_is_no_time() -> None:
         def utcoffset(self, when: datetime | None) -> timedelta | None:
             raise ValueError("nobody knows")
 
+        def dst(self, when: datetime | None) -> timedelta | None:
+            return None
+
+        def tzname(self, when: datetime | None) -> str:
+            return "nowhere"
+
     assert microseconds(datetime(2026, 1, 1, tzinfo=Strange())) is None
     assert microseconds(datetime.min.replace(tzinfo=UTC)) == EARLIEST
     assert microseconds(datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))) is None

@@ -155,6 +155,7 @@ CYCLE.append(CYCLE)
         (Reading(data="\ud800"), "the decoder's data has a text with half of a surrogate pair"),
         (Reading(data={object(): 1}), "the decoder's data has a key of type object"),
         (Reading(data={1: 1, "1": 2}), "the decoder's data has the key '1' twice"),
+        (Reading(data={"k" * 10_001: 1}), "the decoder's data has a name of more than 10000 characters"),
         (Reading(data=CYCLE), "the decoder's data is nested deeper than 200 levels"),
         (Reading(data="x" * (5 << 20)), "the decoder's data becomes too large"),
         (Reading(data=Hostile()), "KeyError: 'no items today'"),

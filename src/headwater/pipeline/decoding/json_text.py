@@ -1,11 +1,12 @@
 """JSON as devices write it, and the text of it that may stand in a table.
 
-Theory. The text in a table is read by others: Spark's `parse_json` refuses a key that is there twice, deep nesting
-and numbers of a thousand digits, and one such row would stop a query. So a text is *canonical* here if every reader
-takes it and all see the same: UTF-8, no NaN or Infinity and nothing beyond a double, no half of a surrogate pair, at
-most DEEPEST levels, no key twice in an object, no number longer than LONGEST_NUMBER. Most documents are so as they
-came, and their bytes are kept: they need to be looked at, not to be written again, and a number of 25 digits keeps
-them all. Only keys that come twice (the last one counts) and endless numbers (as doubles) need a new text.
+Theory. The text in a table is read by others: Spark's `parse_json` refuses a key that is there twice, deep nesting,
+endless names and numbers of a thousand digits, and one such row would stop a query. So a text is *canonical* here if
+every reader takes it and all see the same: UTF-8, no NaN or Infinity and nothing beyond a double, no half of a
+surrogate pair, at most DEEPEST levels, no key twice in an object, no name longer than LONGEST_NAME and no number than
+LONGEST_NUMBER. Most documents are so as they came, and their bytes are kept: they need to be looked at, not to be
+written again, and a number of 25 digits keeps them all. Only keys that come twice (the last one counts) and endless
+numbers (as doubles) need a new text.
 
 How to see that no key comes twice: outside of strings each member of an object has one colon, so there are as many of
 them as keys in the parsed document, or there is a key twice.
@@ -30,8 +31,10 @@ except ImportError:
 
 DEEPEST: Final = 200
 """Levels of objects and lists in each other. orjson writes 254, Spark reads 1000."""
-LONGEST_NUMBER: Final = 400
-"""Digits in a row. A double has up to 309 before its point, and Spark reads 1000."""
+LONGEST_NUMBER: Final = 320
+"""Digits in a row, of which a number has three: before its point, behind it, and in its exponent. Spark reads 1000."""
+LONGEST_NAME: Final = 10_000
+"""Characters of a name in an object. Spark reads 50,000."""
 LONG: Final = min(2 * DEEPEST, LONGEST_NUMBER)
 """Payloads shorter than this in bytes are not too deep and have no such number."""
 WHITE_SPACE: Final = b" \t\r\n"
@@ -53,9 +56,12 @@ def parse(payload: bytes) -> Any:
     if len(payload) >= LONG and is_deep(payload):
         raise NotJson(f"is nested deeper than {DEEPEST} levels")
     try:
-        return loads(payload)
+        document = loads(payload)
     except ValueError as error:
         raise NotJson(f"is no JSON: {error}" if payload else "is empty") from None
+    if len(payload) > LONGEST_NAME and has_long_name(document):
+        raise NotJson(f"has a name of more than {LONGEST_NAME} characters")
+    return document
 
 
 def dump(document: Any) -> str:
@@ -94,6 +100,14 @@ def keys_in(document: Any) -> int:
         if type(each) is dict or type(each) is list:
             found += keys_in(each)
     return found
+
+
+def has_long_name(document: Any) -> bool:
+    if isinstance(document, dict):
+        if any(len(name) > LONGEST_NAME for name in document):
+            return True
+        document = document.values()
+    return not isinstance(document, str | int | float | None) and any(map(has_long_name, document))
 
 
 def is_deep(text: bytes) -> bool:

@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, Final
 from uuid import UUID
 
-from headwater.pipeline.decoding.json_text import DEEPEST, LARGEST_INTEGER, SMALLEST_INTEGER
+from headwater.pipeline.decoding.json_text import DEEPEST, LARGEST_INTEGER, LONGEST_NAME, SMALLEST_INTEGER
 
 Scalar = str | int | float | bool | None
 REASONABLE_KEYS: Final = (str, int, float, bool, bytes, UUID, date)
@@ -50,6 +50,8 @@ class _Plain:
                 raise NotPlain(f"has a key of type {type(key).__name__}")
             name = self._scalar(key)
             text = name if isinstance(name, str) else str(name)
+            if len(text) > LONGEST_NAME:
+                raise NotPlain(f"has a name of more than {LONGEST_NAME} characters")
             if text in made:
                 raise NotPlain(f"has the key {text[:40]!r} twice")
             made[text] = self.of(value, depth + 1)
