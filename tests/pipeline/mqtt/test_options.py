@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from headwater.pipeline.mqtt.options import OF_SPARK, BadOption, ReadOptions, WriteOptions
+from headwater.pipeline.mqtt.options import BadOption, ReadOptions, WriteOptions
+from headwater.pipeline.options import OF_SPARK
 
 LEAST = {"broker": "mqtt://localhost", "topics": "a/#", "spool": "/tmp/spool"}
 
@@ -28,7 +29,7 @@ def test_names_have_no_case_and_values_their_kinds() -> None:
         ({"qos": "3"}, "option qos: a whole number, at least 0 and at most 2, not '3'"),
         ({"qos": "high"}, "option qos: a whole number"),
         ({"receiveMaximum": "65536"}, "at most 65,535"),
-        ({"positions": "yes"}, "option positions: true or false, not 'yes'"),
+        ({"positions": "maybe"}, "option positions: true or false, not 'maybe'"),
         ({"broker": "localhost:1883"}, "mqtt://localhost:1883"),
         ({"broker": "mqtt://localhost:port"}, "mqtt://localhost:1883"),
         ({"broker": "mqtt://localhost/topic"}, "mqtt://localhost:1883"),

@@ -14,18 +14,17 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
+
+from headwater.pipeline.options import FALSE, TRUE, OptionError
 
 MOST_UNACKNOWLEDGED: Final = 65_535
 """By the protocol, of one connection."""
-OF_SPARK: Final = ("checkpointlocation", "queryname", "path")
-"""What Spark adds to a writer's options."""
 SECRETS: Final = ("password",)
-Made = TypeVar("Made", bound="BrokerOptions")
 
 
-class BadOption(ValueError):
+class BadOption(OptionError):
     """Something about the options has to be changed."""
 
 
@@ -38,9 +37,9 @@ def _text(value: str) -> str:
 
 
 def _flag(value: str) -> bool:
-    if value.lower() not in ("true", "false"):
+    if value.lower() not in (*TRUE, *FALSE):
         raise ValueError("true or false")
-    return value.lower() == "true"
+    return value.lower() in TRUE
 
 
 def _whole(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -11,7 +11,7 @@ broker could wait for acknowledgements of a full window, and Spark for further m
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,10 +32,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headwater.pipeline.mqtt.options import OF_SPARK, BadOption, ReadOptions, WriteOptions
+from headwater.pipeline.mqtt.options import BadOption, ReadOptions, WriteOptions
 from headwater.pipeline.mqtt.remote import Address, records
-from headwater.pipeline.mqtt.rows import DDL, POSITIONS_DDL, batches
+from headwater.pipeline.mqtt.rows import COLUMNS, batches, ddl, names, shape
 from headwater.pipeline.mqtt.writer import MqttStreamWriter, MqttWriter
+from headwater.pipeline.options import OF_SPARK
+from headwater.pipeline.portable import Portable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +56,7 @@ class SpoolLost(Exception):
     """The checkpoint is of another spool than the one that is there."""
 
 
-class MqttSource(DataSource):
+class MqttSource(Portable, DataSource):
     """`spark.dataSource.register(MqttSource)`"""
 
     @classmethod
@@ -62,10 +64,11 @@ class MqttSource(DataSource):
         return "mqtt"
 
     def schema(self) -> str:
-        return POSITIONS_DDL if ReadOptions.of(self.options).positions else DDL
+        return ddl(names(ReadOptions.of(self.options).positions))
 
     def streamReader(self, schema: StructType) -> MqttStreamReader:
-        return MqttStreamReader(ReadOptions.of(self.options))
+        options = ReadOptions.of(self.options)
+        return MqttStreamReader(options, _checked(schema, options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         raise BadOption("MQTT has no past to read from: use spark.readStream, with trigger(availableNow=True) for once")
@@ -79,6 +82,19 @@ class MqttSource(DataSource):
         return MqttStreamWriter(WriteOptions.of(self.options, OF_SPARK), schema, self.options.get("checkpointLocation"))
 
 
+def _checked(schema: StructType, options: ReadOptions) -> dict[str, bool]:
+    """The columns that are wanted, all or those that the user has named, and whether they are nullable to Spark."""
+    known = names(options.positions)
+    for each in schema.fields:
+        if each.name not in known:
+            hint = ": positions=true" if each.name in COLUMNS else f"; there are {', '.join(known)}"
+            raise BadOption(f"there is no column {each.name}{hint}")
+        kind = COLUMNS[each.name].kind
+        if each.dataType.simpleString() != kind:
+            raise BadOption(f"the column {each.name} is {kind}, not {each.dataType.simpleString()}; cast it later")
+    return {each.name: each.nullable for each in schema.fields}
+
+
 @dataclass
 class SpoolRange(InputPartition):
     """Messages `first` to before `next`."""
@@ -88,9 +104,10 @@ class SpoolRange(InputPartition):
     next: int
 
 
-class MqttStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: ReadOptions) -> None:
+class MqttStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions, columns: Mapping[str, bool] | None = None) -> None:
         self._options = options
+        self._shape = shape(columns or dict.fromkeys(names(options.positions), True))
         self._keeper: Keeper | None = None
         """Only where Spark asks for offsets; the others are copies on executors."""
         self._target: int | None = None
@@ -188,4 +205,4 @@ class MqttStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SpoolRange)
-        return batches(records(partition.address, partition.first, partition.next), self._options.positions)
+        return batches(records(partition.address, partition.first, partition.next), self._shape)

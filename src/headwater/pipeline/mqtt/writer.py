@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from headwater.pipeline.mqtt.ledger import Ledger
 from headwater.pipeline.mqtt.options import BadOption, WriteOptions
+from headwater.pipeline.portable import Portable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,7 @@ class Sent(WriterCommitMessage):
     rows: int
 
 
-class MqttStreamWriter(DataSourceStreamArrowWriter):
+class MqttStreamWriter(Portable, DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, checkpoint: str | None) -> None:
         check_columns(schema, options)
         self._options = options
@@ -52,7 +53,7 @@ class MqttStreamWriter(DataSourceStreamArrowWriter):
         return _write(iterator, self._options, self._ledger, "")
 
 
-class MqttWriter(DataSourceArrowWriter):
+class MqttWriter(Portable, DataSourceArrowWriter):
     """A write of its own has no number that would say that it is the same again: `run` may be that."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:

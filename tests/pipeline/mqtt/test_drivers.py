@@ -1,0 +1,94 @@
+"""Whole drivers in processes of their own: killed with all that they have started, and on a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+
+from tests.pipeline.bare_python import make_bare_python
+from tests.pipeline.mqtt.queries import Query, numbered, options, publish, wait_until
+from tests.pipeline.spark_processes import cluster
+
+PATIENCE = 120
+SETTINGS = {"spark.sql.shuffle.partitions": "2"}
+
+
+def words(port: int, folder: Path, *, once: bool, master: str = "local[2]", **more: str) -> list[str]:
+    given: dict[str, Any] = {"master": master, "port": port, "folder": str(folder), "once": once, "settings": SETTINGS}
+    given["options"] = {"clientId": folder.name[-30:], "settle": "0.5", "linger": "20", **more}
+    return [sys.executable, "-m", "tests.pipeline.mqtt.driver", json.dumps(given)]
+
+
+@contextlib.contextmanager
+def driver(port: int, folder: Path) -> Iterator[None]:
+    """Until the block ends: then it is killed, and all of its process group with it."""
+    command = words(port, folder, once=False, maxRowsPerBatch="200")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"READY\n"
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def rows_of(folder: Path) -> Counter[bytes]:
+    """By the sink's own log of files that count."""
+    files = []
+    for path in sorted((folder / "rows" / "_spark_metadata").glob("[0-9]*"), key=lambda each: int(each.stem)):
+        files += [json.loads(line)["path"] for line in path.read_text().splitlines()[1:]]
+    names = [file.removeprefix("file://") for file in dict.fromkeys(files)]
+    return Counter(ds.dataset(names).to_table(["payload"])["payload"].to_pylist() if names else [])
+
+
+def batches_of(folder: Path) -> int:
+    return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+
+def test_a_driver_that_is_killed_loses_nothing_and_repeats_nothing(broker: int, tmp_path: Path) -> None:
+    """Its spooler lives on. Then both are killed: nothing is missing."""
+    reading = Query(options(broker, tmp_path / "spool"))
+    with driver(broker, tmp_path):
+        wait_until(lambda: (tmp_path / "checkpoint" / "offsets").exists() or reading_is_there(tmp_path), "it reads")
+        publish(broker, numbered(0, 1000))
+        wait_until(lambda: batches_of(tmp_path) >= 2, "batches")
+    publish(broker, numbered(1000, 1500))
+    subprocess.run(words(broker, tmp_path, once=True), check=True, timeout=PATIENCE, capture_output=True)
+    assert rows_of(tmp_path) == Counter(numbered(0, 1500))
+    publish(broker, numbered(1500, 2000))
+    reading.kill_spooler()
+    subprocess.run(words(broker, tmp_path, once=True), check=True, timeout=PATIENCE, capture_output=True)
+    reading.end_spooler()
+    assert rows_of(tmp_path) == Counter(numbered(0, 2000))
+
+
+def reading_is_there(folder: Path) -> bool:
+    progress = folder / "spool" / "progress.json"
+    return progress.exists() and json.loads(progress.read_text())["filters"] != []
+
+
+def test_executors_of_a_cluster_read_from_the_spooler(broker: int, tmp_path: Path) -> None:
+    """None of its Pythons has our package: it is shipped, also to the process that starts the spooler."""
+    python = make_bare_python(tmp_path / "python")
+    reading = Query(options(broker, tmp_path / "run" / "spool"))
+    with cluster(tmp_path / "cluster", python) as found:
+        command = words(broker, tmp_path / "run", once=True, master=found.url, rowsPerPartition="100")
+        environment = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        for first in (0, 500):
+            done = subprocess.run(command, timeout=PATIENCE, capture_output=True, env=environment, check=False)
+            assert done.returncode == 0, done.stderr[-3000:].decode()
+            publish(broker, numbered(first, first + 500))
+        done = subprocess.run(command, timeout=PATIENCE, capture_output=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr[-3000:].decode()
+        assert len(set(found.executors().values())) == 2
+    reading.end_spooler()
+    assert rows_of(tmp_path / "run") == Counter(numbered(0, 1000))
