@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.pipeline.lake.files import write_files
@@ -90,6 +90,7 @@ def test_what_was_committed_later_is_not_in_it(tmp_path: Path) -> None:
     assert Snapshot(log).rows == 2
 
 
+@settings(max_examples=25, deadline=None)  # a table each
 @given(
     st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30)), min_size=1, unique=True), max_size=4),
     st.integers(0, 30),
