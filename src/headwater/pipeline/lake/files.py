@@ -10,6 +10,7 @@ from them how far the table goes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import uuid
@@ -45,6 +46,8 @@ class WrittenFile:
     """Of each store the first and last position in it."""
     made: int = 0
     """Milliseconds since 1970."""
+    nulls: dict[str, int] = field(default_factory=dict)
+    """Of each column that has bounds, how many rows have no value in it."""
 
     def arrow_schema(self) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
@@ -117,10 +120,15 @@ class _OpenFile:
         self._path = home / f"part-{uuid.uuid4().hex}.parquet"
         self._relative = self._path.relative_to(folder).as_posix()
         self._schema = schema
-        self._writer = pq.ParquetWriter(self._path, schema, compression=COMPRESSION)
+        try:
+            self._writer = pq.ParquetWriter(self._path, schema, compression=COMPRESSION)
+        except BaseException:
+            self._path.unlink(missing_ok=True)
+            raise
         self._rows = 0
         self._low: dict[str, Any] = {}
         self._high: dict[str, Any] = {}
+        self._nulls: dict[str, int] = {}
         self._stores: dict[str, tuple[int, int]] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -128,6 +136,7 @@ class _OpenFile:
         self._rows += batch.num_rows
         for name in MEASURED:
             if name in batch.schema.names:
+                self._nulls[name] = self._nulls.get(name, 0) + batch.column(name).null_count
                 bounds = pc.min_max(batch.column(name)).as_py()
                 if bounds["min"] is not None:
                     self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
@@ -162,8 +171,11 @@ class _OpenFile:
             self._schema.serialize().to_pybytes(),
             self._stores,
             time.time_ns() // 1_000_000,
+            self._nulls,
         )
 
     def discard(self) -> None:
-        self._writer.close()
+        """Whatever has happened, a full disk among it."""
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self._writer.close()
         self._path.unlink(missing_ok=True)

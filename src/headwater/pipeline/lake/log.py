@@ -82,16 +82,17 @@ class Log:
 
     def paths(self) -> list[str]:
         """Of all files, relative to the folder."""
-        return [str(each) for each in self.open().get_add_actions().column("path").to_pylist()]
+        return _paths(self.open())
 
     # ---- notes -------------------------------------------------------------------------------------------------
 
     def stores(self) -> list[str]:
         """Of which there may be notes."""
         try:
-            return (self.folder / NAMES).read_text(encoding="utf-8").split()
+            lines = (self.folder / NAMES).read_text(encoding="utf-8").split("\n")
         except FileNotFoundError:
             return []
+        return list(dict.fromkeys(filter(None, lines)))
 
     def positions(self, job: str, table: DeltaTable | None = None) -> Positions:
         """How far the table contains what the job makes, for each store of which it contains anything."""
@@ -110,12 +111,10 @@ class Log:
             return
         path = self.folder / NAMES
         path.parent.mkdir(exist_ok=True)
-        beside = path.with_name(f"stores-{os.getpid()}")
-        with beside.open("w", encoding="utf-8") as file:
-            file.write("".join(f"{each}\n" for each in (*known, *new)))
+        with path.open("a", encoding="utf-8") as file:  # others may add theirs: nobody's name is written over
+            file.write("".join(f"\n{each}\n" for each in new))  # a line that was cut off before is no part of ours
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
         crash_point("pipeline-after-names", self.folder.name)
 
     # ---- commits -----------------------------------------------------------------------------------------------
@@ -141,6 +140,7 @@ class Log:
             return table.version()
         schema = self._widened(table, files)
         self._check_notes(all_notes, table, seen or table)
+        self._check_replaced(replaced, table)
         actions: list[AddAction | RemoveAction] = [_addition(each) for each in files]
         actions += [_removal(path, self.folder) for path in replaced]
         crash_point("pipeline-before-commit", self.folder.name)
@@ -162,6 +162,7 @@ class Log:
                 "pipeline running twice?"
             ) from error
         crash_point("pipeline-after-commit", self.folder.name)
+        table.update_incremental()
         return table.version()
 
     def _check_notes(self, names: Iterable[str], now: DeltaTable, seen: DeltaTable) -> None:
@@ -173,14 +174,29 @@ class Log:
                     f"at {there}); is the same pipeline running twice?"
                 )
 
+    def _check_replaced(self, replaced: Sequence[str], table: DeltaTable) -> None:
+        """What is in their place would be in the table twice if somebody else had replaced them already."""
+        away = set(replaced) - set(_paths(table)) if replaced else set()
+        if away:
+            raise LakeError(
+                f"{self.folder}: somebody else has replaced files of the table meanwhile ({len(away)} of "
+                f"{len(replaced)}); is the same pipeline running twice?"
+            )
+
     def _widened(self, table: DeltaTable, files: Sequence[WrittenFile]) -> Schema:
         """The table's schema, after it got the columns that the files bring. They come in a commit of their own, before
         any file that has them: a column without values does no harm."""
         known = {each.name: each.type for each in table.schema().fields}
         fresh: dict[str, Any] = {}
+        small = {name.lower(): name for name in known}
         for file in files:
             for each in Schema.from_arrow(file.arrow_schema()).fields:
                 expected = known.get(each.name, fresh.get(each.name))
+                if small.setdefault(each.name.lower(), each.name) != each.name:
+                    raise LakeError(
+                        f"{self.folder}: the table has a column {small[each.name.lower()]}, and {each.name} is to be "
+                        "added; names of columns differ by more than case"
+                    )
                 if expected is None:
                     fresh[each.name] = each.type
                 elif expected != each.type:
@@ -195,12 +211,16 @@ class Log:
         return table.schema()
 
 
+def _paths(table: DeltaTable) -> list[str]:
+    return [str(each) for each in table.get_add_actions().column("path").to_pylist()]
+
+
 def _addition(file: WrittenFile) -> AddAction:
     stats = {
         "numRecords": file.rows,
         "minValues": {name: _stated(value, False) for name, value in file.low.items()},
         "maxValues": {name: _stated(value, True) for name, value in file.high.items()},
-        "nullCount": dict.fromkeys(file.low, 0),
+        "nullCount": file.nulls,
     }
     return AddAction(file.path, file.size, file.partition, file.made, True, json.dumps(stats))
 

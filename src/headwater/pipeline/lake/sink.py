@@ -12,7 +12,7 @@ The first holds also if the query's checkpoint was deleted and batches are count
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -24,13 +24,14 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DateType, StructType
 
 from headwater.pipeline.lake.files import WrittenFile, write_files
 from headwater.pipeline.lake.log import LakeError, Log, Positions
+from headwater.pipeline.lake.plain import WRITING, settle_batch, settle_rows
 from headwater.pipeline.options import Options
 from headwater.pipeline.portable import Portable
-from headwater.pipeline.tables import BY_NAME
+from headwater.pipeline.tables import BY_NAME, Table
 
 FORMAT: Final = "headwater-delta"
 OPTIONS: Final = {
@@ -41,6 +42,7 @@ OPTIONS: Final = {
     "layout": "delta, or parquet: files without a log",
 }
 LAYOUTS: Final = ("delta", "parquet")
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FIRST: Final = "first"
 """The note `first/STORE` has the first position that the table got of a store."""
 
@@ -71,6 +73,8 @@ class Sink:
         options = Options(FORMAT, given, OPTIONS)
         self.path = options.needed("path", "/data/lake/tables/bronze")
         self.app = options.text("app") or ""
+        if self.app and not NAME.fullmatch(self.app):
+            raise options.wrong("app", f"has letters, digits, dots, dashes and underscores, unlike {self.app!r}")
         if needs_app and not self.app:
             raise options.wrong("app", "is needed for a stream: the table remembers by it which batches it has")
         name = options.text("table")
@@ -83,11 +87,20 @@ class Sink:
         if self.layout not in LAYOUTS:
             raise options.wrong("layout", f"is one of {', '.join(LAYOUTS)}, not {self.layout!r}")
         names = schema.fieldNames()
-        if self.partition is not None and self.partition not in names:
+        if self.table is not None:
+            _check_columns(self.table, names, options)
+        elif self.partition is not None and self.partition not in names:
             raise options.wrong("partitionBy", f"names no column of the rows; there are {', '.join(names)}")
+        elif self.partition is not None and schema[self.partition].dataType != DateType():
+            raise options.wrong("partitionBy", f"is a column of dates, which {self.partition} is not")
+
+    @property
+    def folder(self) -> str:
+        """Into which executors write."""
+        return self.path if self.layout == "delta" else str(Path(self.path, WRITING))
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Message:
-        return Message(write_files(batches, self.path, self.partition))
+        return Message(write_files(batches, self.folder, self.partition))
 
     def log(self, files: Sequence[WrittenFile]) -> Log:
         """The table is made with the first rows, if it is not a declared one."""
@@ -103,10 +116,16 @@ class Sink:
 
     def discard(self, files: Iterable[WrittenFile]) -> None:
         for each in files:
-            Path(self.path, each.path).unlink(missing_ok=True)
+            Path(self.folder, each.path).unlink(missing_ok=True)
+
+    def abort(self, files: Sequence[WrittenFile]) -> None:
+        """Away with files, but for those that the table has got: a commit may have been made and failed to say so."""
+        log = Log(self.path, self.partition)
+        named = set(log.paths()) if self.layout == "delta" and log.exists() else set()
+        self.discard(each for each in files if each.path not in named)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(Portable, DataSourceStreamArrowWriter):
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
 
@@ -116,7 +135,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         files = _files(messages)
         if self.sink.layout == "parquet":
-            settle_parquet(Path(self.sink.path), self.sink.app, batchId, files)
+            settle_batch(Path(self.sink.path), self.sink.app, batchId, files)
             return
         log = self.sink.log(files)
         if not files and not log.exists():
@@ -128,19 +147,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
             else:
                 log.commit(files, {self.sink.app: batchId})
             return
-        known = log.positions(self.sink.app)
+        seen = log.open()
+        known = log.positions(self.sink.app, seen)
         if overlaps(stores, known, self.sink.path):
             self.sink.discard(files)
         elif files:
             ends = {store: last for store, (_, last) in stores.items()}
             firsts = {f"{FIRST}/{store}": first for store, (first, _) in stores.items() if store not in known}
-            log.commit(files, {self.sink.app: batchId, **firsts}, job=self.sink.app, positions=ends)
+            log.commit(files, {self.sink.app: batchId, **firsts}, job=self.sink.app, positions=ends, seen=seen)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self.sink.discard(_files(messages))
+        self.sink.abort(_files(messages))
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(Portable, DataSourceArrowWriter):
     """Appends, or replaces everything. Not repeated by Spark, so there is nothing to remember."""
 
     def __init__(self, sink: Sink, overwrite: bool) -> None:
@@ -152,13 +172,16 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         files = _files(messages)
+        if self.sink.layout == "parquet":
+            settle_rows(Path(self.sink.path), files, self.overwrite)
+            return
         log = self.sink.log(files)
         if not log.exists():
             return
         log.commit(files, {}, replaced=log.paths() if self.overwrite else [])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self.sink.discard(_files(messages))
+        self.sink.abort(_files(messages))
 
 
 def is_there(log: Log, app: str, batch: int) -> bool:
@@ -187,15 +210,14 @@ def overlaps(stores: Mapping[str, tuple[int, int]], known: Positions, path: str)
     return False
 
 
-def settle_parquet(folder: Path, app: str, batch: int, files: Sequence[WrittenFile]) -> None:
-    """Files without a log: their names say of which batch they are, so that a batch that comes again takes the place of
-    its first try. Who reads in between may see a part of it."""
-    prefix = f"{app}-{batch:012d}-"
-    for old in folder.rglob(f"{prefix}*.parquet"):
-        old.unlink()
-    for number, each in enumerate(files):
-        path = folder / each.path
-        shutil.move(path, path.with_name(f"{prefix}{number:05d}.parquet"))
+def _check_columns(table: Table, names: Sequence[str], options: Options) -> None:
+    """Raises OptionError if rows do not fit the table."""
+    lacking = [each.name for each in table.columns if not each.nullable and each.name not in names]
+    if lacking:
+        raise options.wrong("table", f"is {table.name}, and the rows lack its columns {', '.join(lacking)}")
+    others = [each for each in names if each not in table.names]
+    if others and not table.evolves:
+        raise options.wrong("table", f"is {table.name}, which has no columns {', '.join(others)}")
 
 
 def _files(messages: Iterable[WriterCommitMessage | None]) -> list[WrittenFile]:
