@@ -87,7 +87,7 @@ def random_silver(chance: Random, count: int, settings: Settings) -> list[Row]:
 
 
 def _random_reading(chance: Random, store: str, position: int, part: int, arrival: datetime, settings: Settings) -> Row:
-    back = chance.choice((0, 0, 0, 0, 10, 60, 300, 1000, 2500, -20))
+    back = chance.choice((0, 0, 0, 0, 10, 60, 300, 600, 1000, 2500, -20))
     time = arrival - timedelta(seconds=back)
     time -= timedelta(seconds=time.second % 5, microseconds=time.microsecond)
     if chance.random() < 0.03:

@@ -100,6 +100,28 @@ def test_late_has_the_minutes_of_its_range_and_ranges_add_up(spark: SparkSession
     assert sorted((row for part in parts for row in part), key=key) == whole
 
 
+def test_on_time_is_before_the_end_and_the_lateness_to_the_microsecond(spark: SparkSession) -> None:
+    final = NOON + timedelta(seconds=300 + 450)
+    rows = [
+        reading(1, NOON, 1.0, arrival=final - timedelta(microseconds=1)),
+        reading(2, NOON + timedelta(seconds=299.999999), 2.0, arrival=final),
+        reading(3, NOON + timedelta(seconds=300), 3.0, arrival=final),
+        reading(4, NOON - timedelta(microseconds=1), 4.0, arrival=NOON, clock="ahead"),
+        reading(5, NOON, 5.0, arrival=NOON, clock="behind"),
+    ]
+    windows = found(gold(of(spark, rows), *RANGE, SETTINGS), *GOLD.keys)
+    assert [(window["window_start"], window["count"], window["last"]) for window in windows] == [
+        (NOON, 1, 1.0),
+        (NOON + timedelta(seconds=300), 1, 3.0),
+    ]
+    counted = found(late(of(spark, rows), *RANGE, SETTINGS), *LATE.keys)
+    assert [(row["window_start"], row["minute"], row["behind"], row["ahead"]) for row in counted] == [
+        (NOON - timedelta(seconds=300), NOON, 0, 1),
+        (NOON, NOON, 1, 0),
+        (NOON, NOON + timedelta(minutes=12), 1, 0),
+    ]
+
+
 def series(topic: str, values: list[float], every: float = 30.0, begin: float = 0.0) -> list[Row]:
     return [
         reading(at + 1, NOON + timedelta(seconds=begin + at * every), value, topic=topic)

@@ -47,7 +47,7 @@ def _without_sign_of_zero() -> Column:
 
 
 def _arrays(windows: DataFrame, settings: Settings) -> DataFrame:
-    """Per window: the values in order and by size, the silences in microseconds, the steps by size."""
+    """Per window: the values in order, their sum, the values by size, silences in microseconds, the steps by size."""
     end = F.col("begin") + F.lit(settings.window * SECOND)
     times = F.transform("readings", lambda each: each["at"])
     values = F.transform("readings", lambda each: each["value"])
@@ -60,6 +60,7 @@ def _arrays(windows: DataFrame, settings: Settings) -> DataFrame:
     )
     return windows.select(
         *("begin", "end", *KEYS, "values"),
+        F.aggregate("values", F.lit(0.0), lambda sum, each: sum + each).alias("sum"),
         F.sort_array("values").alias("by_size"),
         F.zip_with(before, after, lambda one, next: next - one).alias("silences"),
         F.sort_array(steps).alias("steps"),
@@ -87,10 +88,9 @@ def _item(array: str, index: Column) -> Column:
 
 def _mean() -> Column:
     count = F.size("values").cast("double")
-    whole = F.aggregate("values", F.lit(0.0), lambda sum, each: sum + each) / count
     parts = F.aggregate("values", F.lit(0.0), lambda sum, each: sum + each / count)
-    mean = F.when(F.abs(whole) < F.lit(float("inf")), whole).otherwise(parts)
-    return F.least(F.greatest(mean, F.array_min("values")), F.array_max("values"))
+    mean = F.when(F.abs("sum") < F.lit(float("inf")), F.col("sum") / count).otherwise(parts)
+    return F.least(F.greatest(mean, _item("by_size", F.lit(0))), _item("by_size", F.size("values") - 1))
 
 
 def _percentile(array: str, share: float) -> Column:
