@@ -1,11 +1,11 @@
-"""Sources that find the package by themselves, where Spark forgets to show it.
+"""Sources and sinks that find the package by themselves, where Spark forgets to show it.
 
-Spark starts several Python processes for a source, and each gets the names of the archives that were shipped
-(`shipping`). Two of them look for those in the wrong folder (Spark 4.3): the one on the driver that asks a stream for
-its offsets, in a folder that nothing is put into (`PythonStreamingSourceRunner`), and over Spark Connect the ones that
-read a stream's partitions, in the folder above that of the session (`PythonMicroBatchStream`). But both get our objects
-pickled, from a process that has found the archive. So the pickle says where that was, and begins with a function that
-is carried in it as code and needs nothing of ours.
+Spark starts several Python processes for them, and each gets the names of the archives that were shipped (`shipping`).
+Some look for those in the wrong folder (Spark 4.3): the one on the driver that asks a stream for its offsets looks in a
+folder that nothing is put into (`streaming_job`), and over Spark Connect the tasks that read and write a stream's
+partitions look in the folder above that of the session. But all get our objects pickled, from a process that has found
+the archive. So the pickle says where that was, and begins with a function that is carried in it as code and needs
+nothing of ours.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import headwater
 
 
 class Portable:
-    """To be named first among the bases of a source and of its readers."""
+    """To be named first among the bases of a data source, of its readers and of its writers."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return arrive, (archive(), cloudpickle.dumps((type(self), self.__dict__)))
+        return arrive, (archive(), cloudpickle.dumps((type(self), self.__dict__)))  # type: ignore[no-untyped-call]
 
 
 def archive() -> str | None:
@@ -51,4 +51,4 @@ def arrive(archive: str | None, pickled: bytes) -> object:
     return made
 
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""The package for machines that do not have it: a zip of the Python files that executors import.
+"""The package for machines that do not have it: a zip of its Python files.
 
-Executors read, decode and write. What they need is pure Python here and pyarrow there; the compiled modules stay at
-home, as their files would fit only machines like ours.
+What executors do needs pure Python here and pyarrow there; the compiled modules stay at home, as their files would fit
+only machines like ours.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).parent.parent
-PARTS: Final = ("__init__.py", "build_info.py", "message.py", "wire", "session", "routing", "client", "pipeline")
-SINGLE: Final = ("disk/__init__.py", "disk/crash_points.py", "store/__init__.py")
-OF_STORE: Final = ("store/reader.py", "store/arrow_schema.py")
 BESIDE: Final = ("mypy_extensions",)
 """Modules of one file that ours import."""
 NO_TIME: Final = (2020, 1, 1, 0, 0, 0)
@@ -25,21 +22,13 @@ def make_zip(folder: Path) -> Path:
     """Written as headwater.zip in the folder."""
     path = folder / "headwater.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted(_sources()):
+        for source in sorted(PACKAGE.rglob("*.py")):
             _add(archive, f"headwater/{source.relative_to(PACKAGE).as_posix()}", source)
         for name in BESIDE:
             found = importlib.util.find_spec(name)
             if found is not None and found.origin is not None:
                 _add(archive, f"{name}.py", Path(found.origin))
     return path
-
-
-def _sources() -> list[Path]:
-    found = [PACKAGE / name for name in (*SINGLE, *OF_STORE)]
-    for part in PARTS:
-        path = PACKAGE / part
-        found += [path] if path.is_file() else list(path.rglob("*.py"))
-    return found
 
 
 def _add(archive: zipfile.ZipFile, name: str, source: Path) -> None:
