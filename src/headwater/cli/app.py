@@ -14,6 +14,7 @@ from headwater.cli.demo import demo
 from headwater.cli.edge import edge
 from headwater.cli.fleet import fleet
 from headwater.cli.passwd import passwd
+from headwater.cli.pipeline import pipeline
 from headwater.cli.pub import pub
 from headwater.cli.reproduce import reproduce
 from headwater.cli.store import store
@@ -44,6 +45,7 @@ app.command("import")(import_data)
 app.add_typer(config_commands)
 app.add_typer(store)
 app.add_typer(edge)
+app.add_typer(pipeline)
 app.add_typer(reproduce)
 
 

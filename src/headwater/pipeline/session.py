@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -70,13 +73,34 @@ def make_session(
             builder = builder.config(key, value)
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
+    if master.startswith("local"):
+        os.environ["PYTHONPATH"] = os.pathsep.join(_paths())  # before Java starts, whose workers inherit it
     with contextlib.nullcontext() if log is None else _chatter_into(log):
-        session: SparkSession = builder.getOrCreate()
+        session = _started(builder)
     for key, value in SETTINGS.items():
         session.conf.set(key, value)
     ship(session, master)
     register(session)
     return session
+
+
+def end_session(session: SparkSession, patience: float = 20.0) -> None:
+    """Stop it, and the Java that was started for it: it is gone when this returns."""
+    from pyspark import SparkContext
+
+    session.stop()
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    if gateway is None:  # Spark Connect has none
+        return
+    gateway.shutdown()
+    java: subprocess.Popen[bytes] = gateway.proc  # which ends when nobody speaks to it
+    if java.stdin is not None:
+        java.stdin.close()
+    try:
+        java.wait(patience)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
 
 
 @contextlib.contextmanager
@@ -104,12 +128,21 @@ def _fixed(master: str) -> dict[str, str]:
     return {**fixed, **LOCAL_SETTINGS} if master.startswith("local") else {**fixed, "spark.ui.enabled": "false"}
 
 
+def _started(builder: Any) -> SparkSession:
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except ImportError as error:  # what a client of Connect needs
+        raise NoSpark(f"{error}: pip install 'headwater[connect]'") from None
+    return session
+
+
 def ship(session: SparkSession, master: str) -> None:
     """The package, to executors; those of a local session have it."""
     if master.startswith("local"):
-        os.environ["PYTHONPATH"] = os.pathsep.join(_paths())
         return
-    archive = make_zip(Path(tempfile.mkdtemp(prefix="headwater-ship-")))
+    folder = Path(tempfile.mkdtemp(prefix="headwater-ship-"))
+    atexit.register(shutil.rmtree, folder, True)
+    archive = make_zip(folder)
     if master.startswith("sc://"):
         session.addArtifact(str(archive), pyfile=True)
     else:

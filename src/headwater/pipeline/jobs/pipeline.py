@@ -113,11 +113,11 @@ class Pipeline:
                 seen(found)
             self.stopped.wait(max(0.0, self.settings.trigger - (time.monotonic() - began)))
 
-    def round(self) -> Round:
-        """Everything that is to be done now, once. Raises PipelineError."""
+    def round(self, asked: Answers | None = None) -> Round:
+        """Everything that is to be done now, once; or was, when the stores gave these answers. Raises PipelineError."""
         self._check_queries()
         found = Round()
-        asked = ask(self.source)
+        asked = ask(self.source) if asked is None else asked
         most = self.settings.most_rows
         for name, step in self._steps(asked, found):
             if self.stopped.is_set():
@@ -202,14 +202,18 @@ def first_words(error: str) -> str:
 
 def drain(pipeline: Pipeline) -> Round:
     """Rounds until bronze has everything that the stores had at first, and everything behind it is done that can be; or
-    until the pipeline is stopped. What comes meanwhile is left to the next run. Raises PipelineError."""
-    goal = {store: next - 1 for store, (_, next) in ask(pipeline.source).items()} if pipeline.landing else {}
-    while True:
-        found = pipeline.round()
+    until the pipeline is stopped. What comes meanwhile is left to the next run, and so are windows that become final.
+    Raises PipelineError."""
+    answers = ask(pipeline.source)
+    while pipeline.queries and not pipeline.stopped.is_set():
+        pipeline.round()
         landed = pipeline.lake.snapshot(BRONZE).positions(bronze.APP)
-        if pipeline.stopped.is_set() or (not pipeline.queries and found.is_idle):
-            return found
-        if all(landed.get(store, 0) >= last for store, last in goal.items()):
+        if all(landed.get(store, 0) >= next - 1 for store, (_, next) in answers.items()):
             pipeline.stop_landing()
+            answers = ask(pipeline.source)
         else:
             pipeline.stopped.wait(BETWEEN_LOOKS)
+    while True:
+        found = pipeline.round(answers)
+        if found.is_idle or pipeline.stopped.is_set():
+            return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -107,13 +108,31 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
             near = difflib.get_close_matches(name, known, 1)
             raise SettingsError(f"there is no setting {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
     values = dict(given)
+    if "urls_file" in values:  # then only what is in it, unless there are `urls` as well
+        values.setdefault("urls", ())
     for name in ("urls", "without", "live_topics", "decoding"):
         if name in values:
             found = values[name]
             values[name] = (found,) if isinstance(found, str) else tuple(found)
+    for each in fields(Settings):
+        if each.name in values and isinstance(each.default, bool | int | float):
+            _check_number(each.name, values[each.name], each.default)
     if "deriving" in values:
         values["deriving"] = Deriving.from_settings(values["deriving"])
     settings = Settings(**values)
     settings.source()
     settings.rules()
     return settings
+
+
+def _check_number(name: str, value: Any, default: bool | int | float) -> None:
+    """As the default is: true or false, a whole number above 0, or seconds."""
+    if isinstance(default, bool):
+        fits, wanted = isinstance(value, bool), "true or false"
+    elif isinstance(default, int):
+        fits, wanted = type(value) is int and value > 0, "a whole number above 0"
+    else:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits, wanted = is_number and math.isfinite(value) and value >= 0, "seconds"
+    if not fits:
+        raise SettingsError(f"{name} is {value!r}; it has to be {wanted}")

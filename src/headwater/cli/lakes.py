@@ -1,0 +1,153 @@
+"""What the commands of `headwater pipeline` share: which lake, which stores, and a Spark that is asked for late."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from headwater.cli.failure import fail
+from headwater.cli.options import with_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headwater.pipeline.jobs.settings import Settings
+    from headwater.pipeline.lake.folder import Lake
+
+FOLDER: Final = Path("headwater-lake")
+URL: Final = "http://localhost:8080"
+NOT_INSTALLED: Final = "pip install 'headwater[spark]'"
+SPARK_LOG: Final = "spark.log"
+LOCAL: Final = "local[*]"
+
+Master = Annotated[
+    str, typer.Option("--master", help="Where Spark runs: local[N], spark://host:port, or sc://host:port for Connect.")
+]
+LakeFolder = Annotated[Path, typer.Option("--lake", help="The folder of the tables.")]
+
+
+@dataclass
+class StoresOptions:
+    """Which lake, from which stores, and who asks them. What is given here goes before what the file says."""
+
+    lake: LakeFolder = FOLDER
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Settings in a TOML file (docs/pipeline.md).")
+    ] = None
+    url: Annotated[
+        list[str] | None, typer.Option("--url", help=f"REST of a node; repeat for several.  [default: {URL}]")
+    ] = None
+    urls_file: Annotated[
+        Path | None, typer.Option("--urls-file", help="A file of such addresses, one a line; it is read again.")
+    ] = None
+    token: Annotated[
+        str | None, typer.Option("--token", envvar="HEADWATER_REST__TOKEN", help="Who asks, for REST.")
+    ] = None
+    user: Annotated[str | None, typer.Option("-u", "--username", help="Who asks, with -P.")] = None
+    password: Annotated[str | None, typer.Option("-P", "--pw", help="Password.")] = None
+    cafile: Annotated[str | None, typer.Option("--cafile", help="Trust the certificates in this file (https).")] = None
+
+    def settings(self, command: str, **further: Any) -> Settings:
+        """Those of the file and those given, with `further` ones that are not None. A mistake ends the command."""
+        with needing_spark(command):
+            from headwater.pipeline.jobs.settings import Settings, SettingsError, read_file
+        given = {
+            "urls_file": None if self.urls_file is None else str(self.urls_file),
+            "token": self.token,
+            "user": self.user,
+            "password": self.password,
+            "ca": self.cafile,
+            **further,
+        }
+        try:
+            settings = Settings() if self.config is None else read_file(self.config)
+            if self.url or self.urls_file is not None:  # those, and none that the file names
+                settings = dataclasses.replace(settings, urls=tuple(self.url or ()), urls_file=None)
+            settings = dataclasses.replace(settings, **{name: value for name, value in given.items() if value})
+            settings.source()
+        except SettingsError as error:
+            fail(command, f"{error}.")
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}.") from None
+        return settings
+
+
+with_stores_options = with_options(StoresOptions, "of")
+
+
+def open_lake(command: str, folder: Path) -> Lake:
+    """One that is there. A mistake ends the command."""
+    with needing_spark(command):
+        from headwater.pipeline.lake.folder import Lake
+    lake = Lake(folder)
+    if not lake.exists():
+        fail(command, f"there is no lake in {folder}; `headwater pipeline run --lake {folder}` makes one.")
+    return lake
+
+
+@contextlib.contextmanager
+def needing_spark(command: str) -> Iterator[None]:
+    """Around imports."""
+    try:
+        yield
+    except ImportError as error:
+        fail(command, f"{error.name or error} is needed: {NOT_INSTALLED}")
+
+
+@contextlib.contextmanager
+def spark_session(command: str, lake: Lake, master: str, *, short: bool) -> Iterator[SparkSession]:
+    """A Spark that ends with the command, and its Java with it, unless this process had one before. What Java says is
+    in the lake's spark.log. `short`: it will live for seconds."""
+    with needing_spark(command):
+        from pyspark.sql import SparkSession
+
+        from headwater.pipeline.java import NoJava
+        from headwater.pipeline.session import SHORT_LIFE, NoSpark, end_session, make_session
+    had_one = SparkSession.getActiveSession() is not None
+    log = lake.folder / SPARK_LOG
+    warehouse = {"spark.sql.warehouse.dir": str(lake.folder / "warehouse")}  # not in the folder somebody stands in
+    try:
+        lake.folder.mkdir(parents=True, exist_ok=True)
+        spark = make_session(master, settings={**warehouse, **(SHORT_LIFE if short else {})}, log=log)
+    except (NoJava, NoSpark) as error:
+        fail(command, str(error))
+    except OSError as error:
+        fail(command, f"cannot use {lake.folder}: {error.strerror or error}.")
+    except Exception as error:
+        fail(command, f"Spark does not start ({master}): {plain_words(error)}; {log} has what it said.")
+    try:
+        yield spark
+    finally:
+        if not had_one:
+            end_session(spark)
+
+
+@contextlib.contextmanager
+def failing(command: str) -> Iterator[None]:
+    """What a pipeline or a lake says ends the command."""
+    from headwater.pipeline.jobs.pipeline import PipelineError
+    from headwater.pipeline.lake.log import LakeError
+
+    try:
+        yield
+    except (PipelineError, LakeError) as error:
+        text = str(error)
+        if "does not exist" in text and ".parquet" in text:
+            text += "; if the file was removed by hand, `headwater pipeline backfill` fetches what was in it"
+        fail(command, f"{text.rstrip('.')}.")
+
+
+def plain_words(error: Exception) -> str:
+    """Of an error of Spark one sentence: its first line, without its class, its state and what follows."""
+    from headwater.pipeline.jobs.pipeline import first_words
+
+    text = first_words(str(error))
+    if text.startswith("["):
+        text = text.partition("] ")[2] or text
+    return text.partition(" SQLSTATE: ")[0].rstrip(". ")

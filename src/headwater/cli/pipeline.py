@@ -1,0 +1,23 @@
+"""`headwater pipeline run|status|query|backfill|compact|tables`: stores into tables, and answers (docs/pipeline.md)."""
+
+from __future__ import annotations
+
+import typer
+
+from headwater.cli.pipeline_care import backfill, compact, tables
+from headwater.cli.pipeline_query import query
+from headwater.cli.pipeline_run import run
+from headwater.cli.pipeline_status import status
+
+pipeline = typer.Typer(
+    name="pipeline",
+    help="Bring what nodes have stored into tables of a lakehouse, with Spark, and ask the tables.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+pipeline.command()(run)
+pipeline.command()(status)
+pipeline.command()(query)
+pipeline.command()(backfill)
+pipeline.command()(compact)
+pipeline.command()(tables)

@@ -1,0 +1,119 @@
+"""`headwater pipeline run`: everything that nodes store, into the tables, until told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.failure import fail
+from headwater.cli.lakes import LOCAL, Master, StoresOptions, failing, spark_session, with_stores_options
+
+if TYPE_CHECKING:
+    from headwater.cli.pipeline_view import PipelineView
+    from headwater.pipeline.jobs.pipeline import Pipeline
+    from headwater.pipeline.jobs.settings import Settings
+    from headwater.pipeline.jobs.status import Status
+
+
+@with_stores_options
+def run(
+    of: StoresOptions,
+    master: Master = LOCAL,
+    once: Annotated[bool, typer.Option("--once", help="Leave when all is in the tables that is stored now.")] = False,
+    seconds: Annotated[float | None, typer.Option("--seconds", min=0.0, help="Leave after so many seconds.")] = None,
+    live: Annotated[
+        str | None, typer.Option("--live", metavar="mqtt://…", help="Compare with what comes by MQTT from there.")
+    ] = None,
+    starting: Annotated[
+        str | None, typer.Option("--starting", help="Where a new lake begins: earliest, latest or a time.")
+    ] = None,
+    trigger: Annotated[float | None, typer.Option("--trigger", min=0.01, help="Seconds between two batches.")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="STORE", help="Windows do not wait for this store; repeat.")
+    ] = None,
+) -> None:
+    """Bring everything into the tables, until told to stop (SIGINT, SIGTERM); the next run goes on where this one
+    stopped, however it did."""
+    command = "pipeline run"
+    further = {"live_broker": live, "starting": starting, "trigger": trigger, "without": tuple(without or ())}
+    settings = of.settings(command, **further)
+    from headwater.pipeline.lake.folder import Lake
+
+    lake = Lake(of.lake)
+    if once:
+        _check_stores(command, settings)
+    if lake.writer() is not None:  # before Java has started
+        fail(command, f"process {lake.writer()} writes into {lake.folder} already; stop it, or choose another --lake.")
+    with spark_session(command, lake, master, short=once) as spark, failing(command):
+        from headwater.cli.pipeline_view import PipelineView
+        from headwater.pipeline.jobs.pipeline import Pipeline, drain
+
+        pipeline = Pipeline(spark, lake, settings)
+        view = PipelineView(lake, settings.source())
+        with pipeline, stopping(pipeline, view, seconds), view.watching():
+            if once:
+                drain(pipeline)
+            else:
+                pipeline.run()
+    _say_where(view.look(), of.lake, stopped=not once or pipeline.stopped.is_set())
+
+
+def _check_stores(command: str, settings: Settings) -> None:
+    """Of those that are to be drained: what does not answer now would be waited for."""
+    from headwater.pipeline.jobs.clocks import ask
+
+    silent: dict[str, str] = {}
+    ask(settings.source(), silent)
+    for url, why in silent.items():
+        fail(command, f"cannot ask {why}; is a node running at {url}? Check --url, and --token, or -u and -P.")
+
+
+@contextmanager
+def stopping(pipeline: Pipeline, view: PipelineView, seconds: float | None) -> Iterator[None]:
+    """The first signal lets the step end that is under way; the second ends at once what can be ended so at any
+    moment: a table has a commit, or it has it not."""
+    asked: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            _kill_java()
+            os._exit(128 + number)
+        view.note = "stopping after this step; once more stops at once"
+        if not view.console.is_terminal:
+            os.write(sys.stderr.fileno(), f"{view.note}\n".encode())  # print may be at work already
+        pipeline.stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    timer = None if seconds is None else threading.Timer(seconds, pipeline.stopped.set)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _kill_java() -> None:
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None:
+        SparkContext._gateway.proc.kill()
+
+
+def _say_where(status: Status, lake: Path, stopped: bool) -> None:
+    reached = ", ".join(f"{each.store}:{each.landed}" for each in status.stores) or "nothing yet"
+    how = "stopped; the same command goes on behind it" if stopped else "all of it is in the tables"
+    print(f"{status.rows:,} messages in {lake}, up to {reached}: {how}.")
