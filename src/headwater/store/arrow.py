@@ -45,15 +45,17 @@ def record_batch(chunk: Chunk) -> pa.RecordBatch:
 class StreamWriter:
     """Messages as the pieces of one Arrow stream (`application/vnd.apache.arrow.stream`)."""
 
-    def __init__(self, compression: str | None = None) -> None:
-        """`compression` of the batches' buffers: one of COMPRESSIONS, or none."""
+    def __init__(self, compression: str | None = None, columns: Sequence[str] = tuple(SCHEMA.names)) -> None:
+        """`compression` of the batches' buffers: one of COMPRESSIONS, or none. `columns`: those that are wanted."""
         self._sink = _Sink()
+        self._columns = list(columns)
         options = pa.ipc.IpcWriteOptions(compression=compression)
-        self._writer: Any = pa.ipc.new_stream(self._sink, SCHEMA, options=options)
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        self._writer: Any = pa.ipc.new_stream(self._sink, schema, options=options)
 
     def write(self, chunk: Chunk) -> list[bytes | memoryview]:
         """What the stream goes on with, its schema included if this is the beginning."""
-        self._writer.write_batch(record_batch(chunk))
+        self._writer.write_batch(record_batch(chunk).select(self._columns))
         return self._sink.taken()
 
     def end(self) -> list[bytes | memoryview]:

@@ -18,7 +18,7 @@ import json
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -128,12 +128,15 @@ class StoreReader:
         *,
         dictionaries: bool = True,
         compression: str | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Messages with `after` < position < `before`, of topics that match, measured from `start` to before `end`,
-        with values from `low` to `high`. Without `dictionaries`, topics and publishers are plain strings."""
+        with values from `low` to `high`. Without `dictionaries`, topics and publishers are plain strings. Of
+        `columns`, only these come, and `position` before them."""
         asked = _asked(after, before, topic, start, end, low, high, limit)
         asked["format"] = "arrow"
         asked["compression"] = compression
+        asked["columns"] = None if columns is None else ",".join(dict.fromkeys(["position", *columns]))
         tries = _Tries(self.retries)
         while True:
             try:
@@ -425,4 +428,4 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=PLAIN)
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([PLAIN.field(name) for name in batch.schema.names]))

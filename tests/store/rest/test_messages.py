@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from headwater.store.entry import LATEST, Entry, iso, microseconds
 from headwater.store.memory import MemoryStore
 from headwater.store.query import Query
+from headwater.store.reader import StoreReader
 from headwater.store.rest.context import Limits
 from headwater.store.rest.gate import Caller
 from headwater.store.retention import Retention
@@ -163,6 +164,20 @@ def test_text_is_compressed_if_that_is_asked_for(quick: Served, form: str) -> No
     assert len(rows_of(form, gzip.decompress(raw))) == 100
     plain = quick.call("GET", "/v1/messages", {"format": form}, headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in plain.headers and len(plain.content) > len(raw)
+
+
+def test_only_the_columns_that_are_wanted(quick: Served) -> None:
+    write(quick, *(("a", b"1") for _ in range(3)))
+    asked = {"format": "arrow", "columns": "topic,position,topic"}
+    with pa.ipc.open_stream(quick.call("GET", "/v1/messages", asked).content) as stream:
+        table = stream.read_all()
+    assert table.column_names == ["topic", "position"] and table.num_rows == quick.store.next - quick.store.first
+    status, said = quick.refusal("GET", "/v1/messages", {"format": "arrow", "columns": "topic,secret"})
+    assert status == 422 and "`columns` are some of position, topic" in said
+    assert quick.refusal("GET", "/v1/messages", {"format": "csv", "columns": "topic"})[0] == 422
+    reader = StoreReader(quick.url, token=EVERYTHING)
+    [batch] = reader.read(columns=["qos", "value"], dictionaries=False)
+    assert batch.schema.names == ["position", "qos", "value"] and batch.num_rows == table.num_rows
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

@@ -97,6 +97,7 @@ def _batches(client: StoreReader, range: Range, after: int, settings: Settings) 
                 range.measured_from,
                 range.measured_to,
                 dictionaries=False,
+                columns=[name for name in range.columns if name != "store"],
             ):
                 after = batch.column(0)[-1].as_py()
                 began = time.monotonic()

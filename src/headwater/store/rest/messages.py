@@ -27,7 +27,7 @@ from headwater.store.rest.parameters import (
     for_caller,
     position_of,
 )
-from headwater.store.rest.rendering import check_arrow, gzipped, parts, steps
+from headwater.store.rest.rendering import ARROW_COLUMNS, Arrow, check_arrow, gzipped, parts, steps
 from headwater.store.rest.streaming import streamed
 from headwater.store.store import Store
 
@@ -113,6 +113,9 @@ async def messages(
     compression: Annotated[
         Literal["none", "lz4", "zstd"], Query(description="Of the buffers inside an Arrow stream.")
     ] = "none",
+    columns: Annotated[
+        str | None, Query(max_length=300, description="Of an Arrow stream: those that are wanted, with commas.")
+    ] = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
     accept_encoding: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
@@ -131,9 +134,21 @@ async def messages(
         gzip = False
     elif compression != "none":
         raise unprocessable("`compression` is for Arrow; others are compressed if `Accept-Encoding` asks for it")
-    made = steps(context.store, query._replace(limit=limit), form, gzip, None if compression == "none" else compression)
+    elif columns is not None:
+        raise unprocessable("`columns` is for Arrow")
+    arrow = Arrow(None if compression == "none" else compression, _columns(columns))
+    made = steps(context.store, query._replace(limit=limit), form, gzip, arrow)
     with answering(context.store):
         return await streamed(context.threads, made, caller, MEDIA_TYPES[form], _headers(gzip))
+
+
+def _columns(said: str | None) -> tuple[str, ...]:
+    if said is None:
+        return ARROW_COLUMNS
+    wanted = tuple(dict.fromkeys(said.split(",")))
+    if not set(wanted) <= set(ARROW_COLUMNS):
+        raise unprocessable(f"`columns` are some of {', '.join(ARROW_COLUMNS)}, with commas between them")
+    return wanted
 
 
 def _between(query: StoreQuery, store: Store, after: str | None, before: str | None) -> StoreQuery:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Final, NamedTuple
 
 from headwater.store.chunk import Chunk
 from headwater.store.portions import portions
 from headwater.store.query import Query
-from headwater.store.rest.formats import csv_head, csv_lines, json_lines
+from headwater.store.rest.formats import COLUMNS, csv_head, csv_lines, json_lines
 from headwater.store.rest.gate import Refused
 from headwater.store.rest.negotiation import ARROW, CSV
 from headwater.store.rest.scanning import scanned
@@ -34,12 +34,21 @@ BATCH_SIZE: Final = 16 << 20
 LEVEL: Final = 4
 GZIP: Final = 31
 """What zlib calls a window with gzip's head and tail."""
+ARROW_COLUMNS: Final = tuple(name for name in COLUMNS if name != "payload_base64")
+"""Arrow has payloads as they are."""
 
 
-def steps(store: Store, query: Query, form: str, gzip: bool, compression: str | None) -> Generator[Step, None, None]:
+class Arrow(NamedTuple):
+    """What is wanted of an Arrow stream."""
+
+    compression: str | None = None
+    columns: tuple[str, ...] = ARROW_COLUMNS
+
+
+def steps(store: Store, query: Query, form: str, gzip: bool, arrow: Arrow) -> Generator[Step, None, None]:
     """Nothing is done before the first step is asked for. Raises what `Store.select` does."""
     if form == ARROW:
-        return _arrow(store, query, compression)
+        return _arrow(store, query, arrow)
     head, lines = (csv_head(), csv_lines) if form == CSV else (b"", json_lines)
     text = _text(store, query, head, lines)
     return _gzipped(text) if gzip else text
@@ -78,10 +87,10 @@ def gzipped(body: bytes) -> bytes:
     return compressor.compress(body) + compressor.flush()
 
 
-def _arrow(store: Store, query: Query, compression: str | None) -> Generator[Step, None, None]:
+def _arrow(store: Store, query: Query, wanted: Arrow) -> Generator[Step, None, None]:
     from headwater.store.arrow import StreamWriter
 
-    writer = StreamWriter(compression)
+    writer = StreamWriter(wanted.compression, wanted.columns)
     for part in parts(store, query, BATCH, BATCH_SIZE):
         yield [] if part is None else writer.write(part)
     yield writer.end()
