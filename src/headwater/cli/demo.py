@@ -1,4 +1,5 @@
-"""`headwater demo`: a node and a small simulated fleet, and what flows, on the terminal. What `./scripts/run` shows."""
+"""`headwater demo`: a node, a small simulated fleet, and the pipeline into tables; and what flows, on the terminal.
+What `./scripts/run` shows."""
 
 from __future__ import annotations
 
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 
     from headwater.bench.fleet import Fleet
     from headwater.bench.node import RunningNode
+    from headwater.cli.demo_pipeline import DemoPipeline
     from headwater.client import Client
 
 EVERY: Final = 0.5
 PLAIN_EVERY: Final = 2.0
 """Seconds between looks, and between lines when the output is not a terminal."""
 MOST_TOPICS: Final = 12
+FEW_TOPICS: Final = 4
+"""If there are tables to show as well."""
+STARTING: Final = "Spark is starting …"
 TOPICS: Final = ("plant/{n}/temperature", "plant/{n}/humidity")
 
 
@@ -41,10 +46,13 @@ def demo(
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", help="Keep what is stored here; without it, it goes with the demo.")
     ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="With the pipeline into tables, or only the node.")
+    ] = True,
     command: Annotated[str, typer.Option("--called", hidden=True, help="How people run headwater here.")] = "headwater",
 ) -> None:
-    """Run a node (MQTT, store, REST) and a small simulated fleet, show what flows, and say what to try; Ctrl-C stops
-    all of it."""
+    """Run a node (MQTT, store, REST), a small simulated fleet, and the pipeline that brings it into tables; show what
+    flows, and say what to try. Ctrl-C stops all of it."""
     from headwater.bench.contenders import BrokerError
     from headwater.bench.fleet import Fleet
 
@@ -55,7 +63,8 @@ def demo(
         with ExitStack() as stack:
             folder = data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-demo-")))
             node = stack.enter_context(_node(folder, port, rest_port))
-            shown = Shown(node, command, None if data_dir is None else str(node.data))
+            tables = stack.enter_context(pipeline) if (pipeline := _pipeline(node, folder, spark)) else None
+            shown = Shown(node, tables, command, None if data_dir is None else str(folder))
             asyncio.run(_show(node, fleet, seconds, shown))
     except BrokerError as error:
         fail("demo", f"the node does not start: {error}")
@@ -76,6 +85,17 @@ def _node(folder: Path, port: int, rest_port: int) -> Iterator[RunningNode]:
         folder, port=_free("MQTT", port), rest_port=_free("REST", rest_port), own_group=True, log_level="warning"
     ) as node:
         yield node
+
+
+def _pipeline(node: RunningNode, folder: Path, is_wanted: bool) -> DemoPipeline | None:
+    if not is_wanted:
+        return None
+    from headwater.cli.demo_pipeline import DemoPipeline, why_not
+
+    if missing := why_not():
+        complain("demo", f"{missing}. It goes on without Spark; --no-spark says so from the start.")
+        return None
+    return DemoPipeline(node, folder)
 
 
 def _free(what: str, port: int) -> int:
@@ -116,7 +136,7 @@ async def _show(node: RunningNode, fleet: Fleet, seconds: float | None, shown: S
 class Shown:
     """What is on the terminal: where to connect, what to try, and figures that change."""
 
-    def __init__(self, node: RunningNode, command: str, folder: str | None) -> None:
+    def __init__(self, node: RunningNode, tables: DemoPipeline | None, command: str, folder: str | None) -> None:
         from rich.console import Console
         from rich.live import Live
 
@@ -129,7 +149,9 @@ class Shown:
         self._began = self._last_line = time.monotonic()
         self._latest: dict[str, tuple[int, str]] = {}
         self._live: Live | None = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
-        self._console.print(_welcome(node, command, folder), highlight=False, markup=False, soft_wrap=True)
+        self._tables = tables
+        self._view = None if tables is None else tables.view()
+        self._console.print(_welcome(node, tables, command, folder), highlight=False, markup=False, soft_wrap=True)
 
     def __enter__(self) -> Shown:
         if self._live is not None:
@@ -157,8 +179,11 @@ class Shown:
                 self._latest[message.topic] = (0 if place is None else place.position, value)
 
     def look(self) -> None:
-        """Ask the node, and show it."""
+        """Ask the node and look at the tables, and show it."""
         status = self._reader.status()
+        if self._view is not None:
+            with contextlib.suppress(Exception):  # such as a file that has just been replaced: the next look has it
+                self._view.look()
         now = time.monotonic()
         rate = self._flow.update(status["next"] - 1, now - self._began)
         if self._live is not None:
@@ -166,9 +191,16 @@ class Shown:
         elif now - self._last_line >= PLAIN_EVERY:
             self._last_line = now
             last = status["next"] - 1
-            print(
-                f"{rate:,.0f} messages/s  last position {status['id']}:{last}  {status['topics']:,} topics", flush=True
-            )
+            line = f"{rate:,.0f} messages/s  last position {status['id']}:{last}  {status['topics']:,} topics"
+            print(f"{line}{self._of_the_tables()}", flush=True)
+
+    def _of_the_tables(self) -> str:
+        if self._tables is None or self._view is None:
+            return ""
+        if failure := self._tables.failure():
+            return f"  pipeline: has ended: {failure}"
+        is_up = self._view.status is not None and self._view.status.tables
+        return f"  pipeline: {self._view.line() if is_up else STARTING}"
 
     def _render(self, status: dict[str, Any], rate: float) -> RenderableType:
         from rich.console import Group
@@ -188,17 +220,29 @@ class Shown:
         table.add_column("topic", no_wrap=True)
         table.add_column("latest value", justify="right")
         table.add_column("position", justify="right")
-        for topic, (position, value) in sorted(self._latest.items())[:MOST_TOPICS]:
+        most = MOST_TOPICS if self._view is None else FEW_TOPICS
+        for topic, (position, value) in sorted(self._latest.items())[:most]:
             table.add_row(Text(topic), Text(value), f"{position:,}")
-        return Group(line, Text(self._flow.bars(), style="cyan"), table)
+        return Group(line, Text(self._flow.bars(), style="cyan"), table, *self._rendered_tables())
+
+    def _rendered_tables(self) -> list[RenderableType]:
+        from rich.text import Text
+
+        if self._tables is None or self._view is None:
+            return []
+        if failure := self._tables.failure():
+            return ["", Text(f"The pipeline has ended: {failure}", style="red")]
+        if self._view.status is None or not self._view.status.tables:
+            return ["", Text(f"The pipeline: {STARTING}", style="dim")]
+        return ["", Text("Tables, by the pipeline:", style="dim"), self._view.render()]
 
 
-def _welcome(node: RunningNode, command: str, folder: str | None) -> str:
+def _welcome(node: RunningNode, tables: DemoPipeline | None, command: str, folder: str | None) -> str:
     mqtt = "" if node.port == 1883 else f" -p {node.port}"
     rest = "" if node.rest_port == 8080 else f" --url {node.url}"
     mirror = "" if node.rest_port == 8080 else f" --rest {node.url}"
     kept = f"what is stored stays in {folder}" if folder else "what is stored goes with it; --data-dir DIR keeps it"
-    return f"""\
+    text = f"""\
 A node runs here: MQTT on localhost:{node.port}, REST on {node.url}; Ctrl-C stops it, and {kept}.
 A simulated fleet publishes to it. In another terminal, try:
 
@@ -208,4 +252,16 @@ A simulated fleet publishes to it. In another terminal, try:
   {command} store stats{rest} --topics '#'
   {command} edge mirror{mqtt}{mirror} -o readings.ndjson --seconds 5
   curl {node.url}/v1/topics/plant/1/temperature/latest
+"""
+    if tables is None:
+        return text
+    lake = tables.lake
+    query = f"{command} pipeline query --lake {lake}"
+    return f"""\
+{text}
+The pipeline brings it into tables, with Spark; the first windows are there half a minute after it has started:
+
+  {command} pipeline status{rest} --lake {lake}
+  {query} "select window_end, topic, count, mean, flags from gold order by 1 desc limit 20"
+  {query} "select * from gold where metric = 'temperature'" --plot window_end,mean,topic
 """

@@ -28,8 +28,23 @@ def balance(
     json: Json = None,
     out: Out = None,
     seed: Annotated[int | None, typer.Option(help="Of the phases of the report timers; else chosen at random.")] = None,
+    sweep: Annotated[
+        bool,
+        typer.Option("--sweep", help="On a virtual clock instead: groups, loads, dispatchers and seeds, all of them."),
+    ] = False,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MASTER",
+            help="The sweep as a Spark job: local[*], spark://host:port or sc://host:port. "
+            "What needs real sockets and real time runs here only.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Of the sweep, from --seed on (else from 1).")] = 5,
 ) -> None:
     """Shared subscriptions with members of unequal speed, in real time, by all dispatchers."""
+    if sweep or spark is not None:
+        raise typer.Exit(_swept(quick, json, out, 1 if seed is None else seed, seeds, spark))
     from headwater.bench.reproduce.balance.experiment import ExperimentError, run
     from headwater.bench.reproduce.process import ProcessError
 
@@ -41,6 +56,20 @@ def balance(
     except KeyboardInterrupt:
         fail("reproduce balance", "stopped.", 130)
     raise typer.Exit(status)
+
+
+def _swept(quick: bool, json: Path | None, out: Path | None, seed: int, seeds: int, spark: str | None) -> int:
+    from headwater.bench.reproduce.balance.swept import run
+    from headwater.bench.sweep import PointFailed
+    from headwater.pipeline.java import NoJava
+    from headwater.pipeline.session import NoSpark
+
+    try:
+        return run(quick, json, out, seed, seeds, spark)
+    except (PointFailed, NoSpark, NoJava, OSError) as error:
+        fail("reproduce balance --sweep", str(error))
+    except KeyboardInterrupt:
+        fail("reproduce balance --sweep", "stopped.", 130)
 
 
 @reproduce.command()
