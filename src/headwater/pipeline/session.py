@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.pipeline.java import use_java
+from headwater.pipeline.masters import NoMaster, check_master
 from headwater.pipeline.shipping import make_zip
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ LARGEST_LOG: Final = 10 << 20
 
 
 class NoSpark(Exception):
-    """PySpark is not installed."""
+    """PySpark is not installed, or nobody answers where Spark should be; the text says what to do."""
 
 
 def make_session(
@@ -61,6 +62,10 @@ def make_session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise NoSpark("PySpark is not installed: pip install 'headwater[spark]'") from None
+    try:
+        check_master(master)
+    except NoMaster as error:
+        raise NoSpark(str(error)) from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
