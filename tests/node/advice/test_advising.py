@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
+from typing import cast
 
 import pytest
 
-from headwater.message import Message
+from headwater.message import Message, Subscription
 from headwater.node.advice.advising import Advising
 from headwater.node.advice.document import Advice, topic_of
 from headwater.node.advice.settings import AdviceSettings
 from headwater.node.config import Config
 from headwater.node.sys_topics import SysTopics
+from headwater.routing.dispatcher import Member
+from headwater.routing.shared import Group, dispatcher
 from headwater.wire.packets import Puback, Publish, Pubrec, Subscribe, SubscribeRequest
-from tests.node.advice.documents import EPOCH, GROUP, TOPIC, document, payload
+from tests.node.advice.documents import EPOCH, GROUP, TOPIC, payload
 from tests.node.memory import Client, MemoryBroker
 
 MEMBERS = ("one", "two")
@@ -100,6 +103,29 @@ def test_without_a_burst_adaptive_goes_on_as_it_did() -> None:
     clients = group_of_two(broker)
     advise(broker, payload(1, weights={"one": 2.0, "two": 0.5}))
     assert shares(broker, clients, 600, 0.01) == pytest.approx(EQUAL, abs=0.01)
+
+
+def test_adaptive_counts_what_is_advised_in_each_choice() -> None:
+    """Also of messages that do not come as a run of equal ones."""
+    group = Group("g", "t", dispatcher("adaptive"))
+    for name, advised in (("one", 2.0), ("two", 1.0)):
+        group.join(name, Subscription("t", 0), advised=advised)
+    got = Counter(str(cast(Member, group.choose_online("t", "p", 5.0)).key) for _ in range(300))
+    assert got["one"] == pytest.approx(200, abs=3)
+
+
+def test_advice_is_no_belief_of_adaptive() -> None:
+    """It would be shown in `$SYS`, stored, and become the ground of the next advice."""
+    broker = new_broker("adaptive")
+    started(broker)
+    group_of_two(broker)
+    advise(broker, payload(1))
+    group = broker.server.router.groups.all()[0]
+    one, two = group.members()
+    group.reported(one, 0, 0.01, broker.server.hot.now)
+    believed = [group.dispatcher.beliefs(member, broker.server.hot.now) for member in (one, two)]
+    assert believed[0]["seconds_per_message"] == 0.01
+    assert "seconds_per_message" not in believed[1]
 
 
 def test_what_a_member_tells_is_better_than_advice() -> None:
@@ -304,8 +330,9 @@ def test_subjects_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("hot", [False, True])
+@pytest.mark.parametrize("retain", [False, True])
 @pytest.mark.parametrize("enabled", [False, True])
-def test_clients_may_not_give_advice_unless_a_rule_says_so(qos: int, hot: bool, enabled: bool) -> None:
+def test_clients_may_not_give_advice_unless_a_rule_says_so(qos: int, hot: bool, retain: bool, enabled: bool) -> None:
     """Also where none is taken: it would be if it were switched on later."""
     broker = MemoryBroker(Config(sys_interval=0), hot=hot)
     if enabled:
@@ -314,7 +341,7 @@ def test_clients_may_not_give_advice_unless_a_rule_says_so(qos: int, hot: bool, 
     watcher.send(Subscribe(1, [SubscribeRequest("$headwater/#", 0)]))
     watcher.packets()
     client = broker.client("c")
-    client.send(Publish(TOPIC, payload(1), qos, True, packet_id=1 if qos else 0))
+    client.send(Publish(TOPIC, payload(1), qos, retain, packet_id=1 if qos else 0))
     answers = client.packets()
     assert [isinstance(answer, Puback | Pubrec) and answer.reason for answer in answers] == [0x87] * bool(qos)
     assert watcher.messages() == []
@@ -399,7 +426,3 @@ def test_with_it_the_hot_path_stays_hot() -> None:
     assert not broker.hooks.listens("retain_message")
     advise(broker, payload(1))
     assert Counter(advising.counts)["used"] == 0
-
-
-def test_documents_of_these_tests_are_good() -> None:
-    assert set(document()) == {"version", "number", "made", "expires", "weights"}
