@@ -1,0 +1,126 @@
+"""`headwater reproduce balance --sweep`: the grid, computed here or on Spark, and what a folder gets of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headwater.bench import machine
+from headwater.bench.figure import FigureError
+from headwater.bench.reproduce.balance.grid import GridPoint, Measured, points, run_point
+from headwater.bench.reproduce.balance.sweep_figure import draw
+from headwater.bench.reproduce.balance.sweep_tables import Summary, records, summarise, tables
+from headwater.bench.reproduce.page import markdown, rich_table
+from headwater.bench.sweep import Watch, sweep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+PAGE: Final = 160
+"""Columns of the output if it does not go to a terminal."""
+
+
+def run(
+    quick: bool, json_file: Path | None, folder: Path | None, first_seed: int, seeds: int, master: str | None
+) -> int:
+    """Compute, print, write; the exit status. Raises PointFailed, NoSpark, NoJava, OSError."""
+    from rich.console import Console
+
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    if json_file is not None:
+        json_file.touch()
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PAGE)
+    grid = points(range(first_seed, first_seed + seeds), quick)
+    facts = _facts(master, first_seed, seeds, len(grid))
+    console.print("\n".join(f"{name}: {value}" for name, value in facts.items()), highlight=False, markup=False)
+    with _session(master, folder) as spark, _progress(console, len(grid)) as watch:
+        measured = sweep(run_point, grid, spark, watch)
+    summaries = summarise(grid, measured)
+    if json_file is not None:
+        json_file.write_text(json.dumps(records(summaries), indent=1) + "\n")
+    for table in tables(summaries):
+        console.print()
+        console.print(rich_table(table))
+    if folder is not None:
+        for file in write(facts, grid, measured, summaries, folder):
+            console.print(f"wrote {file}", highlight=False, markup=False)
+    return 0
+
+
+def _facts(master: str | None, first_seed: int, seeds: int, trials: int) -> dict[str, str]:
+    facts = machine.describe("headwater reproduce balance --sweep")
+    del facts["mosquitto"]
+    last = first_seed + seeds - 1
+    return {**facts, "computed": master or "in this process", "seeds": f"{first_seed}–{last}", "trials": f"{trials:,}"}
+
+
+@contextmanager
+def _session(master: str | None, folder: Path | None) -> Iterator[SparkSession | None]:
+    """What Java says goes into the folder, if there is one."""
+    if master is None:
+        yield None
+        return
+    from headwater.pipeline.session import end_session, make_session
+
+    session = make_session(
+        master, name="headwater reproduce balance", log=None if folder is None else folder / "spark.log"
+    )
+    try:
+        yield session
+    finally:
+        end_session(session)
+
+
+@contextmanager
+def _progress(console: Console, count: int) -> Iterator[Watch]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, refresh_per_second=4) as progress:
+        task = progress.add_task("trials", total=count)
+        yield lambda done, _: progress.update(task, completed=done)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------
+
+
+def write(
+    facts: dict[str, str],
+    grid: Sequence[GridPoint],
+    measured: Sequence[Measured],
+    summaries: Sequence[Summary],
+    folder: Path,
+) -> list[Path]:
+    """Tables, every trial, the summaries and the figure; returns the files."""
+    page, trials, data = (folder / f"balance-sweep.{kind}" for kind in ("md", "csv", "json"))
+    head = "\n".join(f"- {name}: {value}" for name, value in facts.items())
+    page.write_text("\n\n".join([head, *(markdown(table) for table in tables(summaries))]) + "\n")
+    _write_trials(trials, grid, measured)
+    content = {"machine": facts, "summaries": [{**asdict(each), "name": each.name} for each in summaries]}
+    data.write_text(json.dumps(content, indent=1) + "\n")
+    try:
+        return [page, trials, data, draw(summaries, folder / "balance-sweep.svg")]
+    except FigureError as problem:
+        print(problem, file=sys.stderr)
+        return [page, trials, data]
+
+
+def _write_trials(file: Path, grid: Sequence[GridPoint], measured: Sequence[Measured]) -> None:
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out)
+        names = [each.name for each in fields(Measured)]
+        writer.writerow(["members_ms", "load", "varying", "way", "dispatcher", "seed", *names])
+        for point, each in zip(grid, measured, strict=True):
+            setting = point.setting
+            what = [setting.members, setting.load, setting.varying, setting.way, point.dispatcher, point.seed]
+            writer.writerow([*what, *(getattr(each, name) for name in names)])
