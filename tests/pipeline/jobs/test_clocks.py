@@ -53,6 +53,16 @@ def test_a_store_without_messages_holds_up_nothing(tmp_path: Path) -> None:
     assert slowest(found) == MOMENT
 
 
+def test_a_store_that_nobody_knows_and_that_does_not_answer_holds_everything_up(tmp_path: Path) -> None:
+    """It was there when the stream began, died before anything of it was read, and comes back with old messages."""
+    table = bronze(tmp_path, 5)
+    silent = {"http://b": "refused"}
+    assert slowest(clocks(table, {"a": 5}, {"a": (MOMENT, 6)}, silent=silent)) is None
+    assert slowest(clocks(table, {"a": 5}, {"a": (MOMENT, 6)}, silent={})) == MOMENT
+    arrival = bronze_rows("a", 1, 5).to_pylist()[-1]["arrival"]
+    assert slowest(clocks(table, {"a": 5}, {}, silent=silent)) == arrival  # that is the one that does not answer
+
+
 def test_no_store_no_clock() -> None:
     assert slowest([]) is None
 

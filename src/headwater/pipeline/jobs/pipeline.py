@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.pipeline.jobs import accounts, bronze, latest, live, silver, windows
+from headwater.pipeline.jobs import accounts, bronze, latest, live, operations, silver, windows
 from headwater.pipeline.jobs.clocks import Answers, Clock, ask, clocks, slowest
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.folder import Lake
@@ -87,6 +87,8 @@ class Pipeline:
                 self.queries.append(bronze.start(self.spark, self.lake, self.settings))
             if self.landing and self.settings.live_broker:
                 self.queries.append(live.start(self.spark, self.lake, self.settings))
+            if self.settings.advise:
+                operations.send(self.spark, self.lake, self.settings)
         except BaseException:
             self.__exit__()
             raise
@@ -142,6 +144,9 @@ class Pipeline:
         if landed is not None:
             yield "completeness", lambda most: accounts.completeness_step(spark, lake, landed, most)
             yield "traffic", lambda most: accounts.traffic_step(spark, lake, landed, most)
+            yield "members", lambda most: operations.members_step(spark, lake, landed, most)
+            if self.settings.advise:
+                yield "advice", lambda _: operations.advice_step(spark, lake, self.settings)
 
     def _clocks(self, asked: Answers, there: dict[str, int]) -> list[Clock]:
         return clocks(self.lake.snapshot(BRONZE), there, asked, self.settings.without)

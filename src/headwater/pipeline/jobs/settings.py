@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from headwater.pipeline.decoding import Rules
 from headwater.pipeline.derive.settings import Settings as Deriving
+from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.source.settings import Settings as Source
 from headwater.pipeline.source.settings import read_settings
 
@@ -27,7 +28,9 @@ class Settings:
     """`urls` or `urls_file` name the stores. `starting` is where a new lake begins: earliest, latest, a time.
     `most_rows` is how much a batch, or a step behind it, takes at most; `trigger` the seconds between two batches.
     Stores in `without` are not waited for when windows become final. Files are tidied every `tidy_every` seconds.
-    With `live_broker` (`mqtt://host:port`), what comes by MQTT is compared with what was stored."""
+    With `live_broker` (`mqtt://host:port`), what comes by MQTT is compared with what was stored. With `advise`, nodes
+    get advice by `advising`, for which the token has to be theirs (`rest.token`); `stored_filters` are what they
+    store by."""
 
     urls: tuple[str, ...] = (URL,)
     urls_file: str | None = None
@@ -46,8 +49,11 @@ class Settings:
     tidy_every: float = 600.0
     live_broker: str | None = None
     live_topics: tuple[str, ...] = ("#",)
+    advise: bool = False
+    stored_filters: tuple[str, ...] = ("#",)
     decoding: tuple[Mapping[str, Any], ...] = ()
     deriving: Deriving = field(default_factory=Deriving)
+    advising: Advising = field(default_factory=Advising)
 
     def source_options(self) -> dict[str, str]:
         """For `format("headwater")`."""
@@ -87,7 +93,8 @@ class Settings:
 
 
 def read_file(path: Path) -> Settings:
-    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]`. Raises SettingsError."""
+    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]` and `[advising]`. Raises
+    SettingsError."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -110,7 +117,7 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
     values = dict(given)
     if "urls_file" in values:  # then only what is in it, unless there are `urls` as well
         values.setdefault("urls", ())
-    for name in ("urls", "without", "live_topics", "decoding"):
+    for name in ("urls", "without", "live_topics", "stored_filters", "decoding"):
         if name in values:
             found = values[name]
             values[name] = (found,) if isinstance(found, str) else tuple(found)
@@ -119,6 +126,8 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
             _check_number(each.name, values[each.name], each.default)
     if "deriving" in values:
         values["deriving"] = Deriving.from_settings(values["deriving"])
+    if "advising" in values:
+        values["advising"] = Advising.from_settings(values["advising"])
     settings = Settings(**values)
     settings.source()
     settings.rules()
