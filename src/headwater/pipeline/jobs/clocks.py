@@ -4,6 +4,9 @@ Theory. A store says: everything that arrived before T has a position before n (
 positions before n, its clock for that store is T. If it has not, or the store does not answer, everything before the
 arrival of the last message that the table has is there, as arrivals never go back: its clock is that. What needs all
 stores goes by the slowest.
+
+If more addresses do not answer than there are stores of which the table has something and which have not answered, one
+of them is of a store that the table knows nothing of, and which may have messages from any time: it has no clock.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from headwater.pipeline.lake.log import Positions
 from headwater.pipeline.lake.snapshot import Snapshot
@@ -20,6 +24,7 @@ from headwater.store.reader import StoreError
 
 Answers = dict[str, tuple[datetime, int]]
 """Of each store a moment, and the position before which everything lies that arrived before it."""
+UNKNOWN: Final = "a store that has not answered yet"
 log = logging.getLogger(__name__)
 
 
@@ -33,9 +38,16 @@ class Clock:
     lag: int | None
 
 
-def clocks(bronze: Snapshot, there: Positions, asked: Answers, without: Collection[str] = ()) -> list[Clock]:
+def clocks(
+    bronze: Snapshot,
+    there: Positions,
+    asked: Answers,
+    without: Collection[str] = (),
+    silent: Collection[str] = (),
+) -> list[Clock]:
     """Of each store of which the table has anything, and of those that were `asked`; but not of those left out. `there`
-    says how far the table goes, which may be less than bronze does; it is looked at after the stores were asked."""
+    says how far the table goes, which may be less than bronze does; it is looked at after the stores were asked, of
+    which those at the addresses `silent` did not answer."""
     found = []
     for store in sorted({*there, *asked} - set(without)):
         moment, next = asked.get(store, (None, None))
@@ -43,6 +55,8 @@ def clocks(bronze: Snapshot, there: Positions, asked: Answers, without: Collecti
         if next is None or next - 1 > has:
             moment = bronze.arrival_of(store, has) if has else None
         found.append(Clock(store, moment, None if next is None else max(0, next - 1 - has)))
+    if len(silent) > len(({*there, *without}) - asked.keys()):
+        found.append(Clock(UNKNOWN, None, None))
     return found
 
 

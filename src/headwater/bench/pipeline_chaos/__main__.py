@@ -1,0 +1,83 @@
+"""python -m headwater.bench.pipeline_chaos [--kills N] [--seed N] [--few] [--sink NAME] [--json FILE] [--keep FOLDER]
+
+Kills the pipeline's processes again and again, at random moments and at every named crash point, and the nodes that it
+reads, and checks that each stored message is in the tables exactly once and that each table is what a recomputation
+makes of the one before.
+
+A run of two hundred kills and more writes docs/results/pipeline-chaos-DATE.json. The exit status is 1 if something was
+found; then the seed is said, and the folder is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import logging
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from headwater.bench import machine
+from headwater.bench.pipeline_chaos.aims import FEW, PLACES, RANDOM
+from headwater.bench.pipeline_chaos.campaign import Plan, Totals, run_campaign
+from headwater.bench.pipeline_chaos.episode import Outcome
+from headwater.bench.pipeline_chaos.guilty import HONEST, SINKS
+
+RESULTS: Final = Path("docs/results")
+WHOLE: Final = 200
+"""Kills from which on a result is worth keeping."""
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="pipeline-chaos", description="Kill the pipeline, and check its tables.")
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--per-episode", type=int, default=40, help="kills on one lake")
+    parser.add_argument("--nodes", type=int, default=2, help="that are read")
+    parser.add_argument("--seed", type=int, default=1, help="of the first episode")
+    parser.add_argument("--aim", action="append", help="a place or a way to die; repeat; all, unless said")
+    parser.add_argument("--few", action="store_true", help="every point once, not for each table")
+    parser.add_argument("--sink", choices=(HONEST, *SINKS), default=HONEST, help="others are to be found guilty")
+    parser.add_argument("--json", type=Path, help="where to write the result")
+    parser.add_argument("--keep", type=Path, help="where folders are made; those of failures stay")
+    return parser.parse_args()
+
+
+def _progress(totals: Totals, outcome: Outcome) -> None:
+    found = ", ".join(f"{count} {kind}" for kind, count in totals.wrong.items()) or "nothing wrong"
+    print(
+        f"{totals.kills.total():6d} kills, {totals.counts['rows of bronze']:9,d} messages, {found} "
+        f"({totals.seconds:.0f} s)",
+        flush=True,
+    )
+    for text in outcome.wrong[:5]:
+        print(f"    seed {outcome.seed}: {text[:3000]}", flush=True)
+
+
+def main() -> int:
+    arguments = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # nodes and drivers are ended, too
+    logging.getLogger("headwater.client").setLevel(logging.ERROR)  # nodes are away all the time
+    folder: Path = arguments.keep or Path(tempfile.mkdtemp(prefix="headwater-pipeline-chaos-"))
+    aims = tuple(arguments.aim or (FEW if arguments.few else (*PLACES, *RANDOM)))
+    plan = Plan(
+        *(arguments.kills, arguments.seed, folder, arguments.per_episode, arguments.nodes, arguments.sink),
+        aims,
+    )
+    result = run_campaign(plan, _progress).as_dict()
+    path = arguments.json
+    if path is None and arguments.kills >= WHOLE and arguments.sink == HONEST and RESULTS.is_dir():
+        path = RESULTS / f"pipeline-chaos-{datetime.datetime.now(datetime.UTC):%Y-%m-%d}.json"
+    if path is not None:
+        described = machine.describe("Pipeline on local[2], started again by a supervisor")
+        path.write_text(json.dumps({"machine": described, arguments.sink: result}, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+    if result["failures"]:
+        print(f"the folders of what failed are in {folder}", file=sys.stderr)
+    return 1 if result["failures"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""What is next: each way to die in its turn, in random order."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from headwater.disk.crash_points import PIPELINE_POINTS
+
+DRIVER: Final = "driver at a random moment"
+JAVA: Final = "Java at a random moment"
+WORKER: Final = "a Python of Java at a random moment"
+NODE: Final = "a node at a random moment"
+ALL: Final = "all processes of the driver at once"
+ASLEEP: Final = "all but one that is about to commit, and goes on later"
+RANDOM: Final = (DRIVER, JAVA, WORKER, NODE, ALL, ASLEEP)
+
+OFTEN: Final = ("bronze", "silver", "quarantine", "latest", "gold")
+ONCE_A_MINUTE: Final = ("late", "completeness", "operations_traffic")
+COMMITS: Final = ("pipeline-before-commit", "pipeline-after-commit")
+FILES: Final = ("pipeline-before-file", "pipeline-after-file")
+PLACES: Final = (
+    "pipeline-before-read",
+    *(f"{point}/{table}" for point in FILES for table in ("bronze", "silver", "gold")),
+    *(f"{point}/{table}" for point in COMMITS for table in OFTEN),
+    "pipeline-before-reader",
+    "pipeline-after-reader",
+    "pipeline-after-columns/silver",
+    "pipeline-in-tidy",
+)
+"""Reached within seconds."""
+SLOW: Final = tuple(f"{point}/{table}" for point in COMMITS for table in ONCE_A_MINUTE)
+FIRST: Final = "pipeline-after-names"
+"""Reached only when a lake is new."""
+FEW: Final = (*(point for point in PIPELINE_POINTS if point != FIRST), DRIVER, JAVA, WORKER, NODE, ASLEEP)
+"""One of each, for who has little time."""
+BOUND: Final = 4
+"""How often a place is passed at most before it strikes."""
+
+
+class Aims:
+    """A place that was not reached in time has its turn again, and strikes when it is reached first."""
+
+    def __init__(self, aims: tuple[str, ...] = (*PLACES, *RANDOM)) -> None:
+        self._all = aims
+        self._turns: list[str] = []
+        self._missed: set[str] = set()
+        self._slow: list[str] = []
+
+    def next(self, random: Random) -> str:
+        if not self._turns:
+            self._turns = list(self._all)
+            random.shuffle(self._turns)
+        return self._turns.pop()
+
+    def order(self, place: str, random: Random) -> str:
+        """For a crash point."""
+        rare = place in self._missed or place.startswith(("pipeline-after-columns", "pipeline-in-tidy"))
+        return f"{place}:{1 if rare else random.randint(1, BOUND)}"
+
+    def slow(self, random: Random) -> str:
+        """One of those for which nobody can wait: it strikes some time."""
+        if not self._slow:
+            self._slow = list(SLOW)
+            random.shuffle(self._slow)
+        return f"{self._slow.pop()}:1"
+
+    def missed(self, place: str) -> None:
+        self._missed.add(place)
+        self._turns.insert(0, place)

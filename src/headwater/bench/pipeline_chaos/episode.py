@@ -1,0 +1,274 @@
+"""One lake and its nodes: kills, one after the other, up to the last drain and the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from headwater.bench.contenders import free_port
+from headwater.bench.node import RunningNode
+from headwater.bench.pipeline_chaos import aims as ways
+from headwater.bench.pipeline_chaos.aims import Aims
+from headwater.bench.pipeline_chaos.examining import read_stores
+from headwater.bench.pipeline_chaos.lives import PATIENCE, Life, Stuck, is_alive, kill
+from headwater.bench.pipeline_chaos.orders import Orders
+from headwater.bench.pipeline_chaos.publishing import Publishers
+from headwater.bench.pipeline_chaos.settings import settings_for
+
+RATE: Final = 15.0
+"""Messages a second to each node."""
+LOOK: Final = 0.05
+REACHED_WITHIN: Final = 25.0
+"""Seconds in which a place has to be reached, else it has its turn again later."""
+LONGEST: Final = 1.5
+"""Seconds of peace before a kill at a random moment."""
+ASLEEP_FOR: Final = 2
+"""Rounds with progress of the next driver, before one that was held goes on."""
+MOST_STARTS: Final = 5
+"""Of drivers that end one after the other without a round."""
+COMMIT_OF_BRONZE: Final = "pipeline-before-commit/bronze"
+
+
+@dataclass
+class Outcome:
+    seed: int
+    kills: Counter[str] = field(default_factory=Counter)
+    """By place, or by way to die."""
+    who: Counter[str] = field(default_factory=Counter)
+    """At crash points: the driver, or a Python of Java."""
+    counts: Counter[str] = field(default_factory=Counter)
+    afterlife: float = 0.0
+    """The most seconds that something of a driver was alive after it."""
+    recovery: float = 0.0
+    """The most seconds from a kill to the next round."""
+    wrong: list[str] = field(default_factory=list)
+
+
+class Episode:
+    def __init__(self, folder: Path, seed: int, aims: Aims, *, nodes: int = 2, sink: str = "honest") -> None:
+        self.folder = folder
+        self.random = Random(seed)
+        self.aims = aims
+        self.sink = sink
+        self.orders = Orders(folder)
+        self.outcome = Outcome(seed)
+        self.ports = [(free_port(), free_port()) for _ in range(nodes)]
+        self.nodes = [self._node(index) for index in range(nodes)]
+        self.urls = [node.url for node in self.nodes]
+        self.publishers = Publishers([port for port, _ in self.ports], seed, RATE)
+        self.left: dict[int, float] = {}
+        """Processes of drivers that have gone, and since when."""
+        self.life: Life | None = None
+        self._rows = 0
+        """Of bronze, as far as it is known."""
+        self._hopeless = 0
+        self._holding = False
+        self._held = 0
+
+    def _node(self, index: int) -> RunningNode:
+        home = self.folder / f"node-{index}"
+        home.mkdir(exist_ok=True)
+        port, rest_port = self.ports[index]
+        return RunningNode(home, port=port, rest_port=rest_port, log_level="warning")
+
+    def run(self, kills: int) -> Outcome:
+        try:
+            self.publishers.start()
+            self.orders.give(f"{ways.FIRST}:{self.random.randint(1, 6)}", self.aims.slow(self.random))
+            self._start()
+            while self.outcome.kills.total() < kills:
+                self._await_progress()
+                self._one(self.aims.next(self.random))
+            self._finish()
+        except (Stuck, Hopeless) as error:
+            self.outcome.wrong.append(f"stuck: {error}; {self._last_words()}")
+        finally:
+            self._close()
+        return self.outcome
+
+    # ---- drivers -----------------------------------------------------------------------------------------------
+
+    def _start(self) -> Life:
+        self.life = Life(self.folder, self.urls, self.sink, self.orders)
+        self.outcome.counts["drivers"] += 1
+        return self.life
+
+    def _tend(self, seconds: float = LOOK) -> Life:
+        """What a supervisor does: a driver that has ended is started again. The one that lives."""
+        life = self.life or self._start()
+        if life.is_over():
+            self._hopeless = 0 if life.rounds else self._hopeless + 1
+            if self._hopeless >= MOST_STARTS:
+                raise Hopeless(f"{MOST_STARTS} drivers ended one after the other (the last with {life.code})")
+            self._bury(life)
+            life = self._start()
+        life.listen(seconds)
+        self._rows = max(self._rows, life.rows)
+        self._count_struck()
+        self._look_after_the_left()
+        return life
+
+    def _bury(self, life: Life) -> None:
+        self.outcome.counts["pipelines that failed and were started again"] += len(life.failures)
+        now = time.monotonic()
+        self.left |= dict.fromkeys(life.end(), now)
+        self.life = None
+
+    def _await_progress(self) -> None:
+        """A round after which bronze has more than before: everything is well."""
+        began = time.monotonic()
+        rows = self._rows
+        if not self._until(lambda: self._rows > rows, PATIENCE):
+            raise Stuck(f"bronze has {rows} rows, and has got no more for {PATIENCE:g} s")
+        self.outcome.recovery = max(self.outcome.recovery, time.monotonic() - began)
+
+    def _until(self, holds: Callable[[], bool], seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > until:
+                return False
+            self._tend()
+        return True
+
+    def _look_after_the_left(self) -> None:
+        now = time.monotonic()
+        for pid, since in list(self.left.items()):
+            if is_alive(pid):
+                self.outcome.afterlife = max(self.outcome.afterlife, now - since)
+            else:
+                del self.left[pid]
+
+    # ---- kills -------------------------------------------------------------------------------------------------
+
+    def _one(self, aim: str) -> None:
+        if aim in ways.RANDOM:
+            self._until(lambda: False, self.random.uniform(0, LONGEST))
+        if aim == ways.ASLEEP:
+            self._hold_one()
+        elif aim == ways.NODE:
+            self._kill_node()
+        elif aim in ways.RANDOM:
+            self._kill(aim)
+        else:
+            self._strike(aim)
+
+    def _strike(self, place: str) -> None:
+        """At a crash point; or not, if nobody gets there."""
+        before = self.outcome.kills.total()
+        self.orders.give(self.aims.order(place, self.random))
+        if not self._until(lambda: self.outcome.kills.total() > before, REACHED_WITHIN):
+            self._withdraw(place)
+            self.aims.missed(place)
+
+    def _withdraw(self, place: str) -> None:
+        self.orders.give(*(order for order in self.orders.withdraw() if order.partition(":")[0] != place))
+
+    def _count_struck(self) -> None:
+        for each in self.orders.struck():
+            if self._holding and each.place == COMMIT_OF_BRONZE:
+                self._held = each.process
+                continue
+            self.outcome.kills[each.place] += 1
+            is_driver = self.life is not None and each.process == self.life.pid
+            self.outcome.who["the driver" if is_driver else "a Python of Java"] += 1
+            if each.place in ways.SLOW:
+                self.orders.give(self.aims.slow(self.random))
+
+    def _kill(self, aim: str) -> None:
+        life = self._tend()
+        workers = life.processes()
+        if aim == ways.DRIVER:
+            kill(life.pid)
+        elif aim == ways.JAVA and life.java is not None:
+            self.left |= dict.fromkeys(workers, time.monotonic())
+            kill(life.java)
+        elif aim == ways.WORKER and workers:
+            kill(self.random.choice(workers))
+        elif aim == ways.ALL and life.java is not None:
+            kill(life.pid, life.java, *workers)
+        else:
+            return
+        self.outcome.kills[aim] += 1
+
+    def _kill_node(self) -> None:
+        index = self.random.randrange(len(self.nodes))
+        kill(*self.nodes[index].pids())
+        self.nodes[index].stop()
+        self._until(lambda: False, self.random.choice((0.0, 0.5, 3.0)))
+        self.nodes[index] = self._node(index)
+        self.outcome.kills[ways.NODE] += 1
+
+    def _hold_one(self) -> None:
+        """One that is about to commit to bronze is stopped, all others of its driver are killed. When the next driver
+        has done some rounds, and surely this batch, it goes on."""
+        others = self.orders.withdraw()
+        self._holding, self._held = True, 0
+        self.orders.give(f"{COMMIT_OF_BRONZE}:1~")
+        self._until(lambda: bool(self._held), REACHED_WITHIN)
+        self.orders.withdraw()
+        self.orders.give(*others)
+        self._holding = False
+        if self._held:
+            self._leave_it_alone(self._held)
+
+    def _leave_it_alone(self, process: int) -> None:
+        life = self._tend()
+        family = (life.pid, life.java or 0, *life.processes())
+        kill(*(pid for pid in family if pid not in (0, process)))
+        self.outcome.kills[ways.ASLEEP] += 1
+        for _ in range(ASLEEP_FOR):
+            self._await_progress()
+        self.outcome.counts["were held, and went on"] += is_alive(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
+        self.left[process] = time.monotonic()
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        self.orders.withdraw()
+        self._await_progress()
+        self.publishers.stop()
+        if self.publishers.failure:
+            self.outcome.wrong.append(f"not stored: {self.publishers.failure}")
+        life = self._tend()
+        life.drain()
+        while life.found is None:
+            life = self._tend()
+            if life is not self.life or life.rounds == 0:
+                life.drain()
+        self.outcome.wrong += life.found["wrong"]
+        self.outcome.counts += Counter({f"rows of {name}": rows for name, rows in life.found["rows"].items()})
+        self._look_for_acknowledged()
+
+    def _look_for_acknowledged(self) -> None:
+        for url, acknowledged in zip(self.urls, self.publishers.acknowledged, strict=True):
+            stored = Counter((row[1], row[2]) for row in read_stores(settings_for([url])).values())
+            missing = acknowledged - stored
+            self.outcome.counts["acknowledged"] += acknowledged.total()
+            if missing:
+                self.outcome.wrong.append(f"not stored: {missing.total()} acknowledged messages are not at {url}")
+
+    def _last_words(self) -> str:
+        log = self.folder / "driver.log"
+        return f"the log ends with: {log.read_text(errors='replace')[-1500:]}" if log.exists() else "it said nothing"
+
+    def _close(self) -> None:
+        self.publishers.stop()
+        if self.life is not None:
+            self.left |= dict.fromkeys(self.life.end(), time.monotonic())
+        kill(*(pid for pid in self.left if is_alive(pid)))
+        for node in self.nodes:
+            node.stop()
+
+
+class Hopeless(Exception):
+    """Drivers end again and again."""

@@ -1,0 +1,229 @@
+"""What is found in the tables after everything was drained, and what should not be.
+
+Theory. Bronze is compared with what the stores say by REST, byte by byte. Each table behind it is compared with what is
+made anew of everything in the table before: decoded in one batch, derived in one piece. Nothing in that knows of
+batches, restarts or kills, so a difference is a fault of theirs. Tables are read by Delta's own reader.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.pipeline.decoding import decode
+from headwater.pipeline.derive.gold import gold
+from headwater.pipeline.derive.late import late
+from headwater.pipeline.derive.latest import latest
+from headwater.pipeline.derive.moments import exact, final_until, moment
+from headwater.pipeline.jobs import bronze as bronze_job
+from headwater.pipeline.jobs import latest as latest_job
+from headwater.pipeline.jobs import silver as silver_job
+from headwater.pipeline.jobs.settings import Settings
+from headwater.pipeline.jobs.windows import MINUTE, UNTIL
+from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.tables import (
+    BRONZE,
+    COMPLETENESS,
+    GOLD,
+    LATE,
+    LATEST,
+    QUARANTINE,
+    SILVER,
+    TRAFFIC,
+    Table,
+)
+from headwater.store.arrow_schema import PLAIN
+
+WRONG: Final = (
+    *("lost", "doubled", "changed", "strange", "behind"),
+    *(table.name for table in (SILVER, QUARANTINE, GOLD, LATE, LATEST, COMPLETENESS, TRAFFIC)),
+)
+"""Kinds of violations: each text begins with one."""
+OF_MESSAGES: Final = tuple(PLAIN.names)
+SHOWN: Final = 3
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+Key = tuple[str, int]
+Row = tuple[Any, ...]
+
+
+@dataclass
+class Found:
+    """`wrong` is what is; `rows` by table is what is there."""
+
+    wrong: list[str] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+
+
+def examine(spark: SparkSession, lake: Lake, settings: Settings) -> Found:
+    stored = read_stores(settings)
+    tables = Tables(lake)
+    wrong = [*_bronze(stored, tables), *_behind(stored, tables, settings)]
+    if not wrong:  # else all the others are, too
+        wrong = [*_decoded(tables, settings), *_derived(spark, tables, settings), *_accounts(stored, tables)]
+    return Found(wrong, {table.name: tables.arrow(table).num_rows for table in lake.tables()})
+
+
+def read_stores(settings: Settings) -> dict[Key, Row]:
+    """All messages, by store and position, as REST says them."""
+    found: dict[Key, Row] = {}
+    source = settings.source()
+    for url in source.addresses():
+        client = source.client(url)
+        store = client.store_id()
+        for batch in client.read(dictionaries=False):
+            for row in batch.select(OF_MESSAGES).to_pylist():
+                found[(store, row["position"])] = tuple(row.values())
+    return found
+
+
+class Tables:
+    """Read by Delta itself."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self._read: dict[str, pa.Table] = {}
+
+    def arrow(self, table: Table) -> pa.Table:
+        if table.name not in self._read:
+            self._read[table.name] = self.lake.log(table).open().to_pyarrow_table()
+        return self._read[table.name]
+
+    def rows(self, table: Table) -> list[Row]:
+        return [tuple(row.values()) for row in self.arrow(table).select(table.names).to_pylist()]
+
+    def positions(self, table: Table, job: str) -> dict[str, int]:
+        return self.lake.snapshot(table).positions(job)
+
+    def until(self, table: Table) -> datetime:
+        """Everything before it is final, and there."""
+        return moment(self.lake.snapshot(table).note(UNTIL) or 0)
+
+    @cached_property
+    def last_arrival(self) -> datetime:
+        found: datetime = max(self.arrow(BRONZE)["arrival"].to_pylist())
+        return found
+
+
+# ---- bronze --------------------------------------------------------------------------------------------------------
+
+
+def _bronze(stored: dict[Key, Row], tables: Tables) -> Iterator[str]:
+    there: dict[Key, list[Row]] = {}
+    for row in tables.arrow(BRONZE).select(["store", *OF_MESSAGES]).to_pylist():
+        store, *rest = row.values()
+        there.setdefault((store, row["position"]), []).append(tuple(rest))
+    missing = sorted(stored.keys() - there.keys())
+    if missing:
+        yield f"lost: {len(missing)} messages are stored and not in bronze, the first is {missing[0]}"
+    doubled = sorted(key for key, rows in there.items() if len(rows) > 1)
+    if doubled:
+        yield f"doubled: {len(doubled)} messages are in bronze more than once, the first is {doubled[0]}"
+    strange = sorted(there.keys() - stored.keys())
+    if strange:
+        yield f"strange: {len(strange)} messages are in bronze and not stored, the first is {strange[0]}"
+    for key in sorted(stored.keys() & there.keys()):
+        if any(row != stored[key] for row in there[key]):
+            yield f"changed: {key} is {str(there[key])[:300]} and was {str(stored[key])[:300]}"
+            return
+
+
+def _behind(stored: dict[Key, Row], tables: Tables, settings: Settings) -> Iterator[str]:
+    """What tables say of themselves, and whether all is done that can be."""
+    ends: dict[str, int] = {}
+    for store, position in stored:
+        ends[store] = max(ends.get(store, 0), position)
+    noted = ((BRONZE, bronze_job.APP), (SILVER, silver_job.JOB), (QUARANTINE, silver_job.JOB), (LATEST, latest_job.JOB))
+    for table, job in noted:
+        found = tables.positions(table, job)
+        if found != ends:
+            yield f"behind: {table.name} says that it goes to {found}, and the stores to {ends}"
+    if not tables.arrow(BRONZE).num_rows:
+        return
+    deriving = settings.deriving
+    final = final_until(tables.last_arrival, deriving.window, deriving.lateness)
+    minute = final_until(tables.last_arrival, MINUTE)
+    for table, least in ((GOLD, final), (LATE, minute), (COMPLETENESS, minute), (TRAFFIC, minute)):
+        if tables.until(table) < least:
+            yield f"behind: {table.name} goes to {tables.until(table)}, and {least} is final"
+
+
+# ---- behind bronze -------------------------------------------------------------------------------------------------
+
+
+def _decoded(tables: Tables, settings: Settings) -> Iterator[str]:
+    """All of bronze in one batch."""
+    bronze = tables.arrow(BRONZE).sort_by([("store", "ascending"), ("position", "ascending")]).combine_chunks()
+    batch = pa.RecordBatch.from_arrays([each.combine_chunks() for each in bronze.columns], names=bronze.column_names)
+    expected = decode(batch, settings.rules())
+    for table, made in ((SILVER, expected.readings), (QUARANTINE, expected.quarantined)):
+        rows = [tuple(row.values()) for row in made.select(table.names).to_pylist()]
+        yield from _differences(table, tables.rows(table), rows)
+
+
+def _derived(spark: SparkSession, tables: Tables, settings: Settings) -> Iterator[str]:
+    silver = tables.lake.snapshot(SILVER).read(spark)
+    deriving = settings.deriving
+    anew: dict[Table, DataFrame] = {
+        GOLD: gold(silver, EARLIEST, tables.until(GOLD), deriving),
+        LATE: late(silver, EARLIEST, tables.until(LATE), deriving),
+        LATEST: latest(silver),
+    }
+    for table, expected in anew.items():
+        yield from _differences(
+            table, _collected(tables.lake.snapshot(table).read(spark), table), _collected(expected, table)
+        )
+
+
+def _collected(rows: DataFrame, table: Table) -> list[Row]:
+    return [tuple(row) for row in rows.select(*table.names).collect()]
+
+
+def _accounts(stored: dict[Key, Row], tables: Tables) -> Iterator[str]:
+    """By minutes of arrival, counted here."""
+    made: Counter[tuple[str, int]] = Counter()
+    carried: dict[tuple[int, str, str], list[tuple[int, str]]] = {}
+    index = {name: OF_MESSAGES.index(name) for name in ("arrival", "topic", "payload", "publisher")}
+    until = {table: exact(tables.until(table)) for table in (COMPLETENESS, TRAFFIC)}
+    for (store, _), row in stored.items():
+        minute = exact(row[index["arrival"]]) // 60_000_000 * 60_000_000
+        if minute < until[COMPLETENESS]:
+            made[(store, minute)] += 1
+        if minute < until[TRAFFIC]:
+            key = (minute, row[index["topic"]], store)
+            carried.setdefault(key, []).append((len(row[index["payload"]]), row[index["publisher"]]))
+    counted = [
+        (row["store"], exact(row["minute"]), row["made"], row["live"], row["recovered"], row["lost"])
+        for row in tables.arrow(COMPLETENESS).to_pylist()
+    ]
+    expected = [(*key, count, 0, count, 0) for key, count in made.items()]
+    yield from _differences(COMPLETENESS, [row for row in counted if any(row[2:])], expected)
+    seen = [
+        (exact(row["minute"]), row["topic"], row["store"], row["messages"], row["bytes"], row["publishers"])
+        for row in tables.arrow(TRAFFIC).to_pylist()
+    ]
+    sums = [
+        (*key, len(each), sum(size for size, _ in each), len({who for _, who in each})) for key, each in carried.items()
+    ]
+    yield from _differences(TRAFFIC, seen, sums)
+
+
+def _differences(table: Table, found: Iterable[Row], expected: Iterable[Row]) -> Iterator[str]:
+    """NaN is NaN here."""
+    there, wanted = Counter(map(repr, found)), Counter(map(repr, expected))
+    missing, beyond = wanted - there, there - wanted
+    if missing or beyond:
+        yield (
+            f"{table.name}: {missing.total()} rows are missing, such as {_some(missing)}; "
+            f"{beyond.total()} should not be there, such as {_some(beyond)}"
+        )
+
+
+def _some(rows: Counter[str]) -> str:
+    return "; ".join(row[:400] for row in sorted(rows)[:SHOWN]) or "none"

@@ -1,0 +1,34 @@
+"""The settings of a pipeline whose batches and windows are so small that all of it happens all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from headwater.bench.pipeline_chaos.payloads import DECODING
+from headwater.pipeline.derive.settings import Settings as Deriving
+from headwater.pipeline.jobs.settings import Settings
+
+DERIVING: Final = Deriving(window=10, lateness=5.0, gap=2.0, clock_ahead=20.0, clock_behind=60.0)
+QUICK_JAVA: Final = "-Dfile.encoding=UTF-8 -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java that lives for seconds."""
+SPARK: Final = {
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.minBatchesToRetain": "5",
+}
+
+
+def settings_for(urls: Sequence[str]) -> Settings:
+    return Settings(
+        urls=tuple(urls),
+        reader="chaos",
+        most_rows=2000,
+        rows_per_partition=100,
+        trigger=0.2,
+        tidy_every=15.0,
+        wait_for_store=30.0,
+        decoding=DECODING,
+        deriving=DERIVING,
+    )
