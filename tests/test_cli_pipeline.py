@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -21,7 +22,10 @@ from typer.testing import CliRunner
 
 from headwater.bench.node import RunningNode
 from headwater.cli.app import app
+from headwater.pipeline.derive.settings import Settings as Deriving
+from headwater.pipeline.jobs.settings import Settings, read_file
 from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.session import SHORT_LIFE, end_session, make_session
 from headwater.pipeline.tables import BRONZE
 from headwater.pipeline.views import answer, register_views
@@ -287,6 +291,19 @@ def test_compaction_changes_no_rows(world: World) -> None:
     assert world.ask("select store, position, topic from bronze order by all") == before
     assert invoke("compact", "--lake", world.lake, "--keep", 0)[0] == 2
     assert invoke("compact", "--lake", world.lake, "--table", "brass")[0] == 2
+
+
+def test_the_page_has_all_settings_with_their_defaults(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    config = tmp_path / "all.toml"
+    config.write_text(re.sub(r"\[\[decoding\]\].*?\n\n", "", text, flags=re.DOTALL), encoding="utf-8")
+    assert read_file(config) == Settings()
+    config.write_text(text, encoding="utf-8")
+    assert len(read_file(config).decoding) == 1
+    named = set(re.findall(r"^(?:# )?(\w+) =", text, re.MULTILINE))
+    known = {each.name for kind in (Settings, Deriving, Advising) for each in dataclasses.fields(kind)}
+    assert known - named == {"decoding", "deriving", "advising"}
 
 
 # ---- mistakes, without Spark -------------------------------------------------------------------------------------

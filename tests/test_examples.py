@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.bench.node import RunningNode
 from headwater.client import SyncClient
 from headwater.wire import FROM_SERVER, PacketReader, decode, encode
 from headwater.wire.packets import (
@@ -244,6 +245,24 @@ def test_tls_and_reconnect(tmp_path: Path) -> None:
             assert program.lines(1) == ["subscribed"]
             client.publish("garden/door", "open", qos=1)
             assert program.lines(1) == ["garden/door: open"]
+
+
+def test_lakehouse(tmp_path: Path) -> None:
+    name, patience = ("lakehouse.py", 240.0)  # Spark takes its time on a busy machine
+    fleet = [sys.executable, "-m", "headwater", "fleet", "--rate", "1000", "-C", "200", "-q", "1", "--quiet"]
+    with RunningNode(tmp_path / "node") as node:
+        subprocess.run([*fleet, "-p", str(node.port)], check=True, timeout=patience)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(ROOT / "examples" / name), node.url, str(tmp_path / "lake")],
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=False,
+            env=os.environ | {"PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT / "src"))},
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("100 messages of thermometers are stored\n")
+    assert done.stdout.endswith("200 messages, 200 positions, the last is 200\n")
 
 
 def test_the_pages_quote_the_examples() -> None:
