@@ -13,7 +13,9 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from headwater.bench.reproduce.balance.grid import run_point
 from headwater.store.memory import MemoryStore
+from tests.pipeline.landing import GRID
 from tests.store.messages import NOON, SECOND
 from tests.store.rest.served import EVERYTHING, serving
 
@@ -68,11 +70,12 @@ def run_client(master: str, url: str, folder: Path, python: Path, settings: Mapp
 
 
 def check_landed(said: Mapping[str, Any], folder: Path) -> None:
-    """Tasks did not have our package, then they had; every message is in bronze once, in as many batches as were to
-    be."""
+    """Tasks did not have our package, then they had; a sweep came out as here; every message is in bronze once, in as
+    many batches as were to be."""
     assert said["before"] == ["nowhere"]
     assert said["after"] != [] and all("headwater.zip" in each for each in said["after"])
     assert said["messages"] == len(STORES) * MESSAGES // 2
+    assert said["swept"] == [run_point(each).mean_ms for each in GRID]
     table = DeltaTable(folder / "bronze").to_pyarrow_table(columns=["store", "position", "topic", "payload"])
     landed = sorted(tuple(row.values()) for row in table.to_pylist())
     assert landed == sorted(row for store in STORES for row in rows_of(store))

@@ -3,8 +3,8 @@ its own, as a process has one Spark, and of one kind.
 
 python -m tests.pipeline.landing '{"master": …, "url": …, "token": …, "folder": …, "settings": …}'
 
-Its last line is JSON: what tasks found of our package before and after it was shipped, and how many messages a batch
-read has seen.
+Its last line is JSON: what tasks found of our package before and after it was shipped, how many messages a batch read
+has seen, and what came of a sweep.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from headwater.bench.reproduce.balance.grid import points, run_point
+from headwater.bench.sweep import sweep
 from headwater.pipeline.session import make_session
 
 TASKS = 4
 PATIENCE = 120
+GRID = points([1], quick=True)[-3:]
 
 
 def where_is_the_package() -> str:
@@ -72,7 +75,12 @@ def main(given: dict[str, Any]) -> dict[str, Any]:
     spark = make_session(given["master"], settings=given["settings"])
     source = {"url": given["url"], "token": given["token"], **given["source"]}
     found = spark.read.format("headwater").options(**source).load()
-    said = {"before": before, "after": found_by_tasks(spark), "messages": found.where("topic = 'a'").count()}
+    said = {
+        "before": before,
+        "after": found_by_tasks(spark),
+        "messages": found.where("topic = 'a'").count(),
+        "swept": [each.mean_ms for each in sweep(run_point, GRID, spark)],
+    }
     land(spark, source, Path(given["folder"]))
     spark.stop()
     return said
