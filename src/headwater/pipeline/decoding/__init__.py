@@ -7,11 +7,11 @@ Pure Python and pyarrow: Spark's executors import it, and nobody needs Spark to 
 faster, and is used where it is installed; cbor2 is imported when a rule asks for it. Rules and decoders are described
 in docs/decoders.md.
 
-There is no decoder for Sparkplug B. The package index has three libraries that read its payloads, and none can be
-installed beside Headwater and Spark: mqtt-spb-wrapper pins paho-mqtt 1.6.1 and protobuf 3.20.3, tahu pins protobuf
-3.19.1, and pysparkplug, which calls itself pre-alpha, needs paho-mqtt before 2. Who has one in their executors'
-environment writes a decoder of ten lines with it (`reading.py` says how); names that only a BIRTH message tells are
-state, which a decoder of single messages does not have.
+There is no decoder for Sparkplug B. The package index has three libraries that read its payloads: mqtt-spb-wrapper
+pins protobuf 3.20.3 and paho-mqtt 1.6.1, tahu pins protobuf 3.19.1, which the packages of Spark Connect exclude; and
+pysparkplug calls itself pre-alpha and needs paho-mqtt before 2, which Headwater's own tests exclude. Who has one of
+them on their executors writes a decoder of ten lines with it (`reading.py` says how). Names that only a BIRTH message
+tells are state, which a decoder of single messages does not have.
 """
 
 from __future__ import annotations
