@@ -71,7 +71,7 @@ def filled(lake: Lake, store: str, processing: tuple[float, float], position: in
 
 def in_force(node: Node) -> dict[str, Any]:
     """What the node follows, by kind."""
-    found = node.do(lambda: node.broker.advice())
+    found = node.do(node.broker.advice)
     return {each.kind: each.weights or each.parts for each in found}
 
 
