@@ -25,8 +25,8 @@ Offset = dict[str, Any]
 Row = dict[str, Any]
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + PATIENCE
+def wait_until(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    until = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < until, f"in vain: {what}"
         time.sleep(0.02)

@@ -54,13 +54,19 @@ def batches_of(folder: Path) -> int:
     return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
 
 
+def is_subscribed(folder: Path) -> bool:
+    """By the spool's note, which is made when the broker has answered."""
+    progress = folder / "spool" / "progress.json"
+    return progress.exists() and json.loads(progress.read_text())["filters"] != []
+
+
 def test_a_driver_that_is_killed_loses_nothing_and_repeats_nothing(broker: int, tmp_path: Path) -> None:
     """Its spooler lives on. Then both are killed: nothing is missing."""
     reading = Query(options(broker, tmp_path / "spool"))
     with driver(broker, tmp_path):
-        wait_until(lambda: (tmp_path / "checkpoint" / "offsets").exists() or reading_is_there(tmp_path), "it reads")
+        wait_until(lambda: is_subscribed(tmp_path), "it reads", PATIENCE)
         publish(broker, numbered(0, 1000))
-        wait_until(lambda: batches_of(tmp_path) >= 2, "batches")
+        wait_until(lambda: batches_of(tmp_path) >= 2, "batches", PATIENCE)
     publish(broker, numbered(1000, 1500))
     subprocess.run(words(broker, tmp_path, once=True), check=True, timeout=PATIENCE, capture_output=True)
     assert rows_of(tmp_path) == Counter(numbered(0, 1500))
@@ -69,11 +75,6 @@ def test_a_driver_that_is_killed_loses_nothing_and_repeats_nothing(broker: int, 
     subprocess.run(words(broker, tmp_path, once=True), check=True, timeout=PATIENCE, capture_output=True)
     reading.end_spooler()
     assert rows_of(tmp_path) == Counter(numbered(0, 2000))
-
-
-def reading_is_there(folder: Path) -> bool:
-    progress = folder / "spool" / "progress.json"
-    return progress.exists() and json.loads(progress.read_text())["filters"] != []
 
 
 def test_executors_of_a_cluster_read_from_the_spooler(broker: int, tmp_path: Path) -> None:

@@ -22,12 +22,24 @@ def test_a_record_is_a_row() -> None:
     [batch] = batches(iter([ARRIVAL, Arrival("c", b"")]), EVERYTHING)
     assert batch.to_pylist() == [
         {
-            "topic": "a/b", "payload": b"\x00", "qos": 2, "retain": True, "properties": '{"expiry":1}',
-            "received": datetime(2023, 11, 14, 22, 13, 20, 123456, UTC), "store": "store", "position": 7,
+            "topic": "a/b",
+            "payload": b"\x00",
+            "qos": 2,
+            "retain": True,
+            "properties": '{"expiry":1}',
+            "received": datetime(2023, 11, 14, 22, 13, 20, 123456, UTC),
+            "store": "store",
+            "position": 7,
         },
         {
-            "topic": "c", "payload": b"", "qos": 0, "retain": False, "properties": None,
-            "received": datetime(1970, 1, 1, tzinfo=UTC), "store": None, "position": None,
+            "topic": "c",
+            "payload": b"",
+            "qos": 0,
+            "retain": False,
+            "properties": None,
+            "received": datetime(1970, 1, 1, tzinfo=UTC),
+            "store": None,
+            "position": None,
         },
     ]
 

@@ -32,6 +32,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from headwater.pipeline.mqtt.available import Available
 from headwater.pipeline.mqtt.options import BadOption, ReadOptions, WriteOptions
 from headwater.pipeline.mqtt.remote import Address, records
 from headwater.pipeline.mqtt.rows import COLUMNS, batches, ddl, names, shape
@@ -48,8 +49,6 @@ FIRST_CONNECTION: Final = 15.0
 """Seconds that a new query waits for its subscription before it fails."""
 LONG_POLL: Final = 0.1
 """Seconds that a question for news waits for some."""
-LONGEST_SETTLING: Final = 20
-"""Times `settle` that AvailableNow waits for a broker that does not pause."""
 
 
 class SpoolLost(Exception):
@@ -110,7 +109,7 @@ class MqttStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailabl
         self._shape = shape(columns or dict.fromkeys(names(options.positions), True))
         self._keeper: Keeper | None = None
         """Only where Spark asks for offsets; the others are copies on executors."""
-        self._target: int | None = None
+        self._available: Available | None = None
 
     # ---- on the driver -----------------------------------------------------------------------------------------
 
@@ -123,27 +122,21 @@ class MqttStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailabl
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What the broker has for us is known only by its coming: all that comes before a pause is meant, at most a
-        full window or spool."""
-        status = self._subscribed()
-        most = time.monotonic() + self._options.settle * LONGEST_SETTLING
-        since = time.monotonic()
-        while time.monotonic() < most and not status["is_full"]:
-            settled = min(status["quiet"], time.monotonic() - since)
-            if settled >= self._options.settle:
-                break
-            status = self._kept().advance(beyond=status["next"], wait=self._options.settle - settled)
-        self._target = status["next"]
+        self._subscribed()
+        self._available = Available(self._kept().advance, self._options.settle)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        wait = LONG_POLL if self._target is None else 0.0
+        available = self._available
+        if available is not None and start["next"] >= available.target:
+            available.committed(start)
+        wait = LONG_POLL if available is None else 0.0
         status = self._kept().advance(released=start, beyond=start["next"], wait=wait)
         self._check_spool(start, status)
         first = start["next"] if start["spool"] == status["id"] else status["released"]
-        last = status["next"] if self._target is None else max(first, min(self._target, status["next"]))
+        last = status["next"] if available is None else max(first, available.target)
         if isinstance(limit, ReadMaxRows):
             last = min(last, first + limit.max_rows)
-        elif isinstance(limit, ReadMinRows) and last - first < limit.min_rows and self._target is None:
+        elif isinstance(limit, ReadMinRows) and last - first < limit.min_rows and available is None:
             last = first
         return {"spool": status["id"], "next": last}
 
