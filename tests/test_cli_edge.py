@@ -1,4 +1,4 @@
-"""`headwater edge mirror` and `headwater demo` as people use them."""
+"""`headwater edge mirror` as people use it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import csv
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -166,47 +164,3 @@ def test_who_may_not_read_everything(tmp_path: Path) -> None:
         asked = ["store", "stats", "--url", node.url, "-u", "cloud", "-P", "secret"]
         done_stats = CliRunner().invoke(app, asked)
         assert (done_stats.exit_code, "check --token, or -u and -P" in done_stats.stderr) == (1, True)
-
-
-# ---- the demonstration -------------------------------------------------------------------------------------------
-
-
-def test_the_demo_shows_what_flows_and_ends(tmp_path: Path) -> None:
-    """One of its ports is busy: it takes another one and says so."""
-    with socket.socket() as busy:
-        busy.bind(("127.0.0.1", 0))
-        busy.listen()
-        port, rest_port = busy.getsockname()[1], free_port()
-        words = ["demo", "--port", str(port), "--rest-port", str(rest_port), "--seconds", "3", "--rate", "200"]
-        done = subprocess.run(
-            [*COMMAND, *words, "--data-dir", str(tmp_path)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    assert f"port {port} is used by another program; MQTT is on " in done.stderr
-    assert f"REST on http://127.0.0.1:{rest_port}" in done.stdout
-    assert re.search(r"1?\d\d messages/s  last position \w+:\d+  10 topics", done.stdout)
-    assert done.stdout.endswith("stopped.\n")
-    found = CliRunner().invoke(app, ["store", "stats", "--json", "--data-dir", str(tmp_path / "data")])
-    assert json.loads(found.stdout)["messages"] == 600
-
-
-def test_the_demo_ends_with_ctrl_c() -> None:
-    words = ["demo", "--port", str(free_port()), "--rest-port", str(free_port())]
-    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        timer = threading.Timer(PATIENCE, process.kill)
-        timer.start()
-        line = ""
-        while "messages/s" not in line:
-            line = process.stdout.readline()
-            assert line, "it has ended"
-        process.send_signal(signal.SIGINT)
-        said, errors = process.communicate(timeout=PATIENCE)
-        timer.cancel()
-    assert process.returncode == 0
-    assert said.endswith("stopped.\n")
-    assert "Traceback" not in errors

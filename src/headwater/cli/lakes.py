@@ -143,7 +143,7 @@ def failing(command: str) -> Iterator[None]:
         fail(command, f"{text.rstrip('.')}.")
 
 
-def plain_words(error: Exception) -> str:
+def plain_words(error: Exception | str) -> str:
     """Of an error of Spark one sentence: its first line, without its class, its state and what follows."""
     from headwater.pipeline.jobs.pipeline import first_words
 

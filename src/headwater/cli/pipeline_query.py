@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headwater.cli.failure import fail
+from headwater.cli.failure import complain, fail
 from headwater.cli.lakes import FOLDER, LOCAL, LakeFolder, Master, open_lake, plain_words, spark_session
 
 if TYPE_CHECKING:
@@ -63,9 +63,14 @@ def query(
 def _answer(command: str, spark: SparkSession, lake: Lake, sql: str, most: int | None) -> pa.Table:
     from pyspark.errors import PySparkException
 
+    from headwater.pipeline.tables import BRONZE
     from headwater.pipeline.views import answer, register_views
 
-    tables = register_views(spark, lake)
+    broken: dict[str, str] = {}
+    tables = register_views(spark, lake, broken)
+    for name, why in broken.items():
+        hint = "; `headwater pipeline backfill` fetches what was in it" if name == BRONZE.name else ""
+        complain(command, f"{name} cannot be read: {plain_words(why)}{hint}.")
     try:
         return answer(spark, sql, most)
     except PySparkException as error:

@@ -66,7 +66,7 @@ def lines_of(answer: pa.Table, columns: Sequence[str]) -> Lines:
     if len(points) > MOST_LINES:
         raise PlotError(f"{len(points)} lines are too many to tell apart; choose at most {MOST_LINES}")
     is_time = isinstance(rows[0][x], date)
-    return Lines(x, is_time, {name: sorted(line) for name, line in points.items()})
+    return Lines(x, is_time, {name: sorted(points[name]) for name in sorted(points)})
 
 
 def _is_numeric(rows: list[dict[str, Any]], name: str) -> bool:

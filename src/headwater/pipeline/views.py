@@ -8,27 +8,43 @@ from headwater.pipeline.tables import SILVER
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from headwater.pipeline.lake.folder import Lake
+    from headwater.pipeline.lake.snapshot import Snapshot
 
 DOCUMENT: Final = "document"
 """The column of silver's view with the whole document as a VARIANT; where payloads bring a column of this name, theirs
 is there instead."""
 
 
-def register_views(spark: SparkSession, lake: Lake) -> list[str]:
+def register_views(spark: SparkSession, lake: Lake, broken: dict[str, str] | None = None) -> list[str]:
     """A view of its name for each table that there is; their names. They show the tables as they are now: to see what
-    has come since, register them again."""
+    has come since, register them again. With `broken`, tables whose files are not there are put into it, with what
+    Spark says, and do not hinder the others; without, PySparkException is raised."""
+    from pyspark.errors import PySparkException
+
+    views = []
+    for name, snapshot in lake.existing().items():
+        try:
+            _rows(spark, name, snapshot).createOrReplaceTempView(name)
+        except PySparkException as error:
+            if broken is None:
+                raise
+            spark.catalog.dropTempView(name)
+            broken[name] = str(error)
+        else:
+            views.append(name)
+    return views
+
+
+def _rows(spark: SparkSession, name: str, snapshot: Snapshot) -> DataFrame:
     from pyspark.sql import functions as F
 
-    found = lake.existing()
-    for name, snapshot in found.items():
-        rows = snapshot.read(spark)
-        if name == SILVER.name and DOCUMENT not in rows.columns:
-            rows = rows.withColumn(DOCUMENT, F.try_parse_json("data"))
-        rows.createOrReplaceTempView(name)
-    return list(found)
+    rows = snapshot.read(spark)
+    if name == SILVER.name and DOCUMENT not in rows.columns:
+        return rows.withColumn(DOCUMENT, F.try_parse_json("data"))
+    return rows
 
 
 def answer(spark: SparkSession, sql: str, most: int | None = None) -> pa.Table:
