@@ -54,28 +54,37 @@ class MqttStreamWriter(Portable, DataSourceStreamArrowWriter):
 
 
 class MqttWriter(Portable, DataSourceArrowWriter):
-    """A write of its own has no number that would say that it is the same again: `run` may be that."""
+    """A write of its own has no number that would say that it is the same again: `run` may be that. In foreachBatch it
+    has that of the batch."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_columns(schema, options)
         self._options = options
         self._ledger = ledger_folder(options, None)
-        self._run = options.run or uuid.uuid4().hex
+        self._once = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
-        return _write(iterator, self._options, self._ledger, self._run)
+        return _write(iterator, self._options, self._ledger, self._once)
 
 
-def _write(iterator: Iterator[pa.RecordBatch], options: WriteOptions, folder: Path | None, run: str) -> Sent:
+def _write(iterator: Iterator[pa.RecordBatch], options: WriteOptions, folder: Path | None, once: str) -> Sent:
     from headwater.pipeline.mqtt.publishing import Task, publish
 
     context = TaskContext.get()
     assert context is not None
-    query = run or context.getLocalProperty(QUERY_ID) or uuid.uuid4().hex
-    batch = 0 if run else int(context.getLocalProperty(BATCH_ID) or 0)
+    stream, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    query, batch = batch_name(stream, number, options.run, once)
     task = Task(query, batch, context.partitionId(), context.taskAttemptId())
     with Ledger(folder, query, batch, task.partition, task.attempt) as ledger:
         return Sent(publish(iterator, options, task, ledger))
+
+
+def batch_name(stream: str | None, number: str | None, run: str | None, once: str) -> tuple[str, int]:
+    """Which batch of which query this is: of a stream, if there is one; else of the run, or of nothing that comes again
+    (`once`)."""
+    if stream is not None and number is not None:
+        return (stream if run is None else f"{stream}-{run}"), int(number)
+    return run or once, 0
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
