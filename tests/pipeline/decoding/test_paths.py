@@ -38,6 +38,7 @@ def test_a_path_without_names_is_none(wrong: str) -> None:
         (3, "ms", 3000),
         (3, "us", 3),
         (3999, "ns", 3),
+        (253402300799999999, "us", LATEST),  # more than a double holds
         (-1, "s", -SECOND),
         (1.5, "s", 3 * SECOND // 2),
         (1_789_000_000, "auto", 1_789_000_000 * SECOND),

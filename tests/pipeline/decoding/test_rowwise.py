@@ -135,6 +135,7 @@ def test_declared_fields_are_typed_columns() -> None:
         ({"n": 5}, "field n.x is missing, and declared not null"),
         ({"n": {"x": "1"}}, "field n.x is '1', and declared as double"),
         ({"d": True}, "field d is true, and declared as double"),
+        ({"i": True}, "field i is true, and declared as bigint"),
         ({"i": 1.5}, "field i is 1.5, and declared as bigint"),
         ({"i": 2**63}, "field i is 9223372036854775808, and declared as bigint"),
         ({"i": 1e300}, "field i is 1e+300, and declared as bigint"),

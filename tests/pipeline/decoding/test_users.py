@@ -175,6 +175,12 @@ def test_whatever_a_decoder_does_the_message_is_quarantined(found: Any, reason: 
     assert refusal(b"x", returning(found)).startswith(reason)
 
 
+def test_how_many_readings_a_message_may_have() -> None:
+    readings, quarantined = decoded(b"x", returning([Reading()] * 10_000))
+    assert len(readings) == 10_000 and quarantined == []
+    assert refusal(b"x", returning([Reading()] * 10_001)) == "the decoder gives more than 10000 readings"
+
+
 def test_one_bad_message_leaves_the_others() -> None:
     readings, quarantined = decode(bronze([b"\x00\x01", b"", b"\x00\x02"]), made_by("scale"))
     assert [row["value"] for row in rows(readings)] == [1.0, 2.0]
