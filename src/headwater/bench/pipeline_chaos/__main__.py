@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from headwater.bench import machine
-from headwater.bench.pipeline_chaos.aims import FEW, PLACES, RANDOM
+from headwater.bench.pipeline_chaos.aims import EVERYTHING, FEW
 from headwater.bench.pipeline_chaos.campaign import Plan, Totals, run_campaign
 from headwater.bench.pipeline_chaos.episode import Outcome
 from headwater.bench.pipeline_chaos.guilty import HONEST, SINKS
@@ -61,7 +61,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # nodes and drivers are ended, too
     logging.getLogger("headwater.client").setLevel(logging.ERROR)  # nodes are away all the time
     folder: Path = arguments.keep or Path(tempfile.mkdtemp(prefix="headwater-pipeline-chaos-"))
-    aims = tuple(arguments.aim or (FEW if arguments.few else (*PLACES, *RANDOM)))
+    aims = tuple(arguments.aim or (FEW if arguments.few else EVERYTHING))
     plan = Plan(
         *(arguments.kills, arguments.seed, folder, arguments.per_episode, arguments.nodes, arguments.sink),
         aims,

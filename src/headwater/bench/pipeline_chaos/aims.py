@@ -32,8 +32,10 @@ PLACES: Final = (
 SLOW: Final = tuple(f"{point}/{table}" for point in COMMITS for table in ONCE_A_MINUTE)
 FIRST: Final = "pipeline-after-names"
 """Reached only when a lake is new."""
+EVERYTHING: Final = (*PLACES, *RANDOM, *SLOW, FIRST)
 FEW: Final = (*(point for point in PIPELINE_POINTS if point != FIRST), DRIVER, JAVA, WORKER, NODE, ASLEEP)
 """One of each, for who has little time."""
+MOST_NAMES: Final = 6
 BOUND: Final = 4
 """How often a place is passed at most before it strikes."""
 
@@ -41,8 +43,10 @@ BOUND: Final = 4
 class Aims:
     """A place that was not reached in time has its turn again, and strikes when it is reached first."""
 
-    def __init__(self, aims: tuple[str, ...] = (*PLACES, *RANDOM)) -> None:
-        self._all = aims
+    def __init__(self, aims: tuple[str, ...] = EVERYTHING) -> None:
+        self._all = tuple(aim for aim in aims if aim not in (FIRST, *SLOW))
+        self._beside = tuple(aim for aim in aims if aim in SLOW)
+        self._begins_with_names = FIRST in aims
         self._turns: list[str] = []
         self._missed: set[str] = set()
         self._slow: list[str] = []
@@ -58,12 +62,17 @@ class Aims:
         rare = place in self._missed or place.startswith(("pipeline-after-columns", "pipeline-in-tidy"))
         return f"{place}:{1 if rare else random.randint(1, BOUND)}"
 
-    def slow(self, random: Random) -> str:
-        """One of those for which nobody can wait: it strikes some time."""
+    def first(self, random: Random) -> list[str]:
+        """Orders for a new lake."""
+        names = [f"{FIRST}:{random.randint(1, MOST_NAMES)}"] if self._begins_with_names else []
+        return [*names, *self.beside(random)]
+
+    def beside(self, random: Random) -> list[str]:
+        """An order of those for which nobody can wait: it strikes some time. None, if there are none."""
         if not self._slow:
-            self._slow = list(SLOW)
+            self._slow = list(self._beside)
             random.shuffle(self._slow)
-        return f"{self._slow.pop()}:1"
+        return [f"{self._slow.pop()}:1"] if self._slow else []
 
     def missed(self, place: str) -> None:
         self._missed.add(place)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater.bench.pipeline_chaos.aims import FIRST, PLACES, RANDOM, SLOW, Aims
+from headwater.bench.pipeline_chaos.aims import EVERYTHING, FIRST, Aims
 from headwater.bench.pipeline_chaos.episode import Episode, Outcome
 from headwater.bench.pipeline_chaos.examining import WRONG
 from headwater.disk.crash_points import PIPELINE_POINTS
@@ -44,7 +44,7 @@ class Totals:
             point: sum(count for place, count in self.kills.items() if place.partition("/")[0] == point)
             for point in PIPELINE_POINTS
         }
-        named = [*RANDOM, *PLACES, *SLOW, *(place for place in self.kills if place.startswith(FIRST))]
+        named = [place for place in EVERYTHING if place != FIRST]
         return {
             "kills": self.kills.total(),
             "kills by point": of_points,
@@ -68,7 +68,7 @@ class Plan:
     per_episode: int
     nodes: int = 2
     sink: str = "honest"
-    aims: tuple[str, ...] = (*PLACES, *RANDOM)
+    aims: tuple[str, ...] = EVERYTHING
 
 
 def run_campaign(plan: Plan, progress: Callable[[Totals, Outcome], None]) -> Totals:

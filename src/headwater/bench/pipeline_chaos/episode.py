@@ -82,7 +82,7 @@ class Episode:
     def run(self, kills: int) -> Outcome:
         try:
             self.publishers.start()
-            self.orders.give(f"{ways.FIRST}:{self.random.randint(1, 6)}", self.aims.slow(self.random))
+            self.orders.give(*self.aims.first(self.random))
             self._start()
             while self.outcome.kills.total() < kills:
                 self._await_progress()
@@ -180,7 +180,7 @@ class Episode:
             is_driver = self.life is not None and each.process == self.life.pid
             self.outcome.who["the driver" if is_driver else "a Python of Java"] += 1
             if each.place in ways.SLOW:
-                self.orders.give(self.aims.slow(self.random))
+                self.orders.give(*self.aims.beside(self.random))
 
     def _kill(self, aim: str) -> None:
         life = self._tend()
