@@ -128,6 +128,11 @@ def test_bronze_is_what_is_stored(change: Change, kinds: list[str], made: Made) 
     assert made.kinds() == kinds
 
 
+def test_a_file_that_is_not_there_is_found(made: Made) -> None:
+    (made.lake.path(GOLD) / made.lake.log(GOLD).paths()[0]).unlink()
+    assert made.kinds() == ["broken"]
+
+
 @pytest.mark.parametrize("change", [without_one, one_twice])
 def test_each_table_is_what_is_made_of_the_one_before(change: Change, made: Made) -> None:
     """Readings that are missing or there twice are missing or there twice in what is derived from them, or not: the

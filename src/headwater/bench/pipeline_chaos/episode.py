@@ -207,8 +207,8 @@ class Episode:
         self.outcome.kills[ways.NODE] += 1
 
     def _hold_one(self) -> None:
-        """One that is about to commit to bronze is stopped, all others of its driver are killed. When the next driver
-        has done some rounds, and surely this batch, it goes on."""
+        """One that is about to commit to bronze is stopped, its driver is killed, and all others that belong to it are,
+        or go by themselves. When the next driver has done some rounds, and surely this batch, it goes on."""
         others = self.orders.withdraw()
         self._holding, self._held = True, 0
         self.orders.give(f"{COMMIT_OF_BRONZE}:1~")
@@ -221,8 +221,8 @@ class Episode:
 
     def _leave_it_alone(self, process: int) -> None:
         life = self._tend()
-        family = (life.pid, life.java or 0, *life.processes())
-        kill(*(pid for pid in family if pid not in (0, process)))
+        family = (life.java or 0, *life.processes()) if self.random.random() < 0.5 else ()  # else Java ends by itself
+        kill(life.pid, *(pid for pid in family if pid not in (0, process)))
         self.outcome.kills[ways.ASLEEP] += 1
         for _ in range(ASLEEP_FOR):
             self._await_progress()

@@ -42,7 +42,7 @@ from headwater.pipeline.tables import (
 from headwater.store.arrow_schema import PLAIN
 
 WRONG: Final = (
-    *("lost", "doubled", "changed", "strange", "behind"),
+    *("broken", "lost", "doubled", "changed", "strange", "behind"),
     *(table.name for table in (SILVER, QUARANTINE, GOLD, LATE, LATEST, COMPLETENESS, TRAFFIC)),
 )
 """Kinds of violations: each text begins with one."""
@@ -64,6 +64,9 @@ class Found:
 def examine(spark: SparkSession, lake: Lake, settings: Settings) -> Found:
     stored = read_stores(settings)
     tables = Tables(lake)
+    broken = list(_broken(lake))
+    if broken:
+        return Found(broken)
     wrong = [*_bronze(stored, tables), *_behind(stored, tables, settings)]
     if not wrong:  # else all the others are, too
         wrong = [*_decoded(tables, settings), *_derived(spark, tables, settings), *_accounts(stored, tables)]
@@ -109,6 +112,14 @@ class Tables:
     def last_arrival(self) -> datetime:
         found: datetime = max(self.arrow(BRONZE)["arrival"].to_pylist())
         return found
+
+
+def _broken(lake: Lake) -> Iterator[str]:
+    """A log may name only files that are there."""
+    for table in lake.tables():
+        missing = [path for path in lake.log(table).paths() if not (lake.path(table) / path).is_file()]
+        if missing:
+            yield f"broken: {table.name} consists of {len(missing)} files that are not there, such as {missing[0]}"
 
 
 # ---- bronze --------------------------------------------------------------------------------------------------------
