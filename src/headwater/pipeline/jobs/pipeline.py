@@ -75,6 +75,8 @@ class Pipeline:
         self.rules = settings.rules()
         self.source = settings.source()
         self.queries: list[StreamingQuery] = []
+        self._silent: dict[str, str] = {}
+        """Addresses at which no store has answered when they were asked last, and why."""
         self._failures: dict[str, int] = {}
         self._tidied = time.monotonic()
         self._last = (0, time.monotonic())
@@ -119,7 +121,7 @@ class Pipeline:
         """Everything that is to be done now, once; or was, when the stores gave these answers. Raises PipelineError."""
         self._check_queries()
         found = Round()
-        asked = ask(self.source) if asked is None else asked
+        asked = self.ask() if asked is None else asked
         most = self.settings.most_rows
         for name, step in self._steps(asked, found):
             if self.stopped.is_set():
@@ -129,6 +131,11 @@ class Pipeline:
             self._do("tidy", self._tidy, found)
         self._measure(asked, found)
         return found
+
+    def ask(self) -> Answers:
+        """The stores for their clocks."""
+        self._silent = {}
+        return ask(self.source, self._silent)
 
     def _steps(self, asked: Answers, found: Round) -> Iterator[tuple[str, Callable[[int], Any]]]:
         """In the order of the tables; those by windows of time only when the clocks allow it."""
@@ -149,7 +156,7 @@ class Pipeline:
                 yield "advice", lambda _: operations.advice_step(spark, lake, self.settings)
 
     def _clocks(self, asked: Answers, there: dict[str, int]) -> list[Clock]:
-        return clocks(self.lake.snapshot(BRONZE), there, asked, self.settings.without)
+        return clocks(self.lake.snapshot(BRONZE), there, asked, self.settings.without, self._silent)
 
     def _do(self, name: str, step: Callable[[], Any], found: Round) -> None:
         try:
@@ -184,7 +191,7 @@ class Pipeline:
         table = self.lake.snapshot(BRONZE)
         found.rows = table.rows
         landed = table.positions(bronze.APP)
-        states = clocks(table, landed, asked, self.settings.without)
+        states = clocks(table, landed, asked, self.settings.without, self._silent)
         found.lag = {each.store: each.lag for each in states}
         decoded = self.lake.snapshot(SILVER).positions(silver.JOB)
         found.behind = sum(max(0, last - decoded.get(store, 0)) for store, last in landed.items())
@@ -209,13 +216,13 @@ def drain(pipeline: Pipeline) -> Round:
     """Rounds until bronze has everything that the stores had at first, and everything behind it is done that can be; or
     until the pipeline is stopped. What comes meanwhile is left to the next run, and so are windows that become final.
     Raises PipelineError."""
-    answers = ask(pipeline.source)
+    answers = pipeline.ask()
     while pipeline.queries and not pipeline.stopped.is_set():
         pipeline.round()
         landed = pipeline.lake.snapshot(BRONZE).positions(bronze.APP)
         if all(landed.get(store, 0) >= next - 1 for store, (_, next) in answers.items()):
             pipeline.stop_landing()
-            answers = ask(pipeline.source)
+            answers = pipeline.ask()
         else:
             pipeline.stopped.wait(BETWEEN_LOOKS)
     while True:
