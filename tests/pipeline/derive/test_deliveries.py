@@ -103,7 +103,7 @@ def without(bronze: list[Row], share: float, chance: Random) -> list[Row]:
 @pytest.mark.parametrize("share", [0.0, 0.05])
 def test_completeness_is_that_of_a_plain_recomputation(spark: SparkSession, share: float) -> None:
     bronze = without(BRONZE_ROWS, share, Random(6)) if share else BRONZE_ROWS
-    stores = {"one": 0, "two": 0, "three": 40, "silent": 0}
+    stores = {"one": 0, "two": 0, "three": 60, "silent": 0}
     made = completeness(frame(spark, BRONZE, bronze), frame(spark, LIVE, LIVE_ROWS), stores, *HOUR)
     rows = found(made, *COMPLETENESS.keys)
     assert rows == ordered(plain.completeness(bronze, LIVE_ROWS, stores, *HOUR), COMPLETENESS.keys)

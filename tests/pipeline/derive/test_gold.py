@@ -42,6 +42,9 @@ def test_windows_are_those_of_a_plain_recomputation(spark: SparkSession) -> None
     same(windows, plain.gold(SILVER, *RANGE, SETTINGS))
     said = {flag for window in windows for flag in window["flags"].split(",")}
     assert said == {"", "gap", "flatline", "jump"}
+    figures = [window[name] for window in windows for name in ("min", "max", "p50", "p95", "first", "last", "mean")]
+    assert 0.0 in figures
+    assert "-0.0" not in map(str, figures)  # which is equal, and would depend on how somebody sorts
 
 
 def test_a_window_is_the_same_to_the_bit_in_whatever_order_rows_come(spark: SparkSession) -> None:

@@ -42,7 +42,7 @@ def gold(silver: DataFrame, start: datetime, end: datetime, settings: Settings) 
 
 
 def _without_sign_of_zero() -> Column:
-    """-0.0 and 0.0 are equal, and which of them is the least must not depend on the order."""
+    """-0.0 and 0.0 are equal, and which of them is the least must not depend on how an engine sorts."""
     return F.when(F.col("value") == 0.0, F.lit(0.0)).otherwise(F.col("value"))
 
 
