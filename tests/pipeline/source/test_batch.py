@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    InputPartition,
     IsNotNull,
     LessThan,
     LessThanOrEqual,
@@ -29,6 +30,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headwater.pipeline.options import OptionError
 from headwater.pipeline.source import HeadwaterSource
+from headwater.pipeline.source.datasource import PushingReader, Reader
 from headwater.pipeline.source.stores import DataLoss
 from headwater.store.reader import Refused, Unreachable
 from tests.pipeline.source.some_stores import EXPIRED, WatchedStore, batch, fill, names, rows, span
@@ -98,6 +100,17 @@ def test_every_store_has_to_answer(one: Served, mortal: Served) -> None:
     mortal.stop()
     with pytest.raises(Unreachable, match=url):
         reader.partitions()
+
+
+def test_where_nothing_is_to_be_read_spark_makes_a_partition_of_its_own(one: Served) -> None:
+    assert list(batch(one).read(InputPartition(None))) == []
+
+
+def test_conditions_are_pushed_only_if_one_wants() -> None:
+    """As long as Spark keeps them for other queries."""
+    for said, kind in ({}, Reader), ({"pushdown": "false"}, Reader), ({"pushdown": "true"}, PushingReader):
+        reader = HeadwaterSource({"url": "http://localhost:1", **said}).reader(StructType([]))
+        assert type(reader) is kind
 
 
 def test_who_may_not_ask_is_told(one: Served) -> None:

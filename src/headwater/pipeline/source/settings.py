@@ -33,6 +33,7 @@ OPTIONS: Final = {
     "from": "time of measurement from which on (ISO 8601)",
     "to": "time of measurement before which (ISO 8601)",
     "store": "only the store of this id",
+    "pushdown": "true: stores answer conditions of `where`; for DataFrames with one query, as Spark mixes them up",
     "waitForStore": "seconds for which a store that does not answer is waited for",
 }
 ROWS_PER_PARTITION: Final = 250_000
@@ -63,6 +64,7 @@ class Settings:
     measured_from: datetime | None
     measured_to: datetime | None
     store: str | None
+    pushdown: bool
     patience: float
 
     def addresses(self) -> list[str]:
@@ -111,6 +113,7 @@ def read_settings(given: Mapping[str, str]) -> Settings:
         measured_from=_time(options, "from"),
         measured_to=_time(options, "to"),
         store=options.text("store"),
+        pushdown=options.flag("pushdown", False),
         patience=options.seconds("waitForStore", WAIT_FOR_STORE),
     )
     if settings.measured_from and settings.measured_to and settings.measured_from >= settings.measured_to:
