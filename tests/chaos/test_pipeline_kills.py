@@ -46,7 +46,7 @@ def test_each_stored_message_is_in_the_tables_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("sink", "kind"), [("forgetful", "doubled"), ("hasty", "lost")])
 def test_a_sink_that_does_not_keep_its_promises_is_found(sink: str, kind: str, tmp_path: Path) -> None:
-    words = ["--kills", "2", "--nodes", "1", "--aim", "pipeline-after-commit/bronze"]
+    words = ["--kills", "2", "--nodes", "1", "--aim", "pipeline-after-commit/bronze:1"]
     code, result = pipeline_chaos(tmp_path, "--sink", sink, *words)
     assert code == 1
     assert result["violations"][kind] == 1

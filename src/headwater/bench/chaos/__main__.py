@@ -2,7 +2,8 @@
 
 Kills a broker with durability `sync` again and again, at random moments and at every named crash point, and checks
 that nothing acknowledged was lost and no QoS 2 message delivered twice; with the disk as it is, then with one that
-loses at each kill what was not synced. Then starts it on a log that ends too early, at many places.
+loses at each kill what was not synced. Then starts it on a log that ends too early, at many places. The store by itself
+is killed by `headwater.bench.store_chaos`, the pipeline by `headwater.bench.pipeline_chaos`.
 
 A run of a thousand kills and more writes docs/results/chaos-DATE.json. The exit status is 1 if something was found;
 then the seed is said, and the data folder and the history are kept.

@@ -169,7 +169,8 @@ class Episode:
             self.aims.missed(place)
 
     def _withdraw(self, place: str) -> None:
-        self.orders.give(*(order for order in self.orders.withdraw() if order.partition(":")[0] != place))
+        name = place.partition(":")[0]
+        self.orders.give(*(order for order in self.orders.withdraw() if order.partition(":")[0] != name))
 
     def _count_struck(self) -> None:
         for each in self.orders.struck():

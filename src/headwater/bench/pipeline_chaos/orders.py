@@ -48,11 +48,6 @@ class Orders:
             file.truncate(0)
         return found
 
-    def waiting(self) -> list[str]:
-        with self._path.open("r", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
-            return file.read().split()
-
     def struck(self) -> list[Struck]:
         """What was carried out since this was asked last."""
         try:
