@@ -34,6 +34,9 @@ ASLEEP_FOR: Final = 2
 """Rounds with progress of the next driver, before one that was held goes on."""
 MOST_STARTS: Final = 5
 """Of drivers that end one after the other without a round."""
+PEACE: Final = 4
+"""Kills between two that nobody can wait for: after a start, tables by the minute are always due."""
+NEVER: Final = 1 << 30
 COMMIT_OF_BRONZE: Final = "pipeline-before-commit/bronze"
 
 
@@ -70,6 +73,8 @@ class Episode:
         self._rows = 0
         """Of bronze, as far as it is known."""
         self._hopeless = 0
+        self._peace_until = NEVER
+        """So many kills, and another that nobody can wait for is ordered."""
         self._holding = False
         self._held = 0
 
@@ -149,6 +154,9 @@ class Episode:
     # ---- kills -------------------------------------------------------------------------------------------------
 
     def _one(self, aim: str) -> None:
+        if self.outcome.kills.total() >= self._peace_until:
+            self._peace_until = NEVER
+            self.orders.give(*self.aims.beside(self.random))
         if aim in ways.RANDOM:
             self._until(lambda: False, self.random.uniform(0, LONGEST))
         if aim == ways.ASLEEP:
@@ -181,7 +189,7 @@ class Episode:
             is_driver = self.life is not None and each.process == self.life.pid
             self.outcome.who["the driver" if is_driver else "a Python of Java"] += 1
             if each.place in ways.SLOW:
-                self.orders.give(*self.aims.beside(self.random))
+                self._peace_until = self.outcome.kills.total() + PEACE
 
     def _kill(self, aim: str) -> None:
         life = self._tend()
