@@ -15,7 +15,7 @@ from typing import Any
 from headwater.pipeline.mqtt import MqttSource
 from headwater.pipeline.session import make_session
 
-PATIENCE = 120
+PATIENCE = 400
 
 
 def main(given: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,9 @@ def test_names_have_no_case_and_values_their_kinds() -> None:
         ({"topics": "$share/g/a"}, "filters such as"),
         ({"group": "a/b"}, "a name without / + #"),
         ({"spoolBytes": "many"}, "bytes, such as"),
+        ({"spool": "hdfs://host/spool"}, "option spool: a folder on a disk, such as"),
+        ({"spool": "s3a://bucket/spool"}, "option spool: a folder on a disk, such as"),
+        ({"spool": ""}, "option spool: a folder on a disk, such as"),
         ({"linger": "0"}, "seconds, more than 0"),
         ({"linger": "nan"}, "seconds, more than 0"),
         ({"shared": "false", "connections": "2"}, "shared=true"),
@@ -63,6 +67,11 @@ def test_a_password_is_not_in_errors_or_descriptions() -> None:
     assert "secret" not in repr(options)
     assert ReadOptions.of({**LEAST, "broker": "mqtt://me:secret%40@localhost"}).credentials == ("me", "secret@")
     assert options.credentials == ("me", "secret")
+
+
+@pytest.mark.parametrize("spool", ["/tmp/spool", "file:/tmp/spool", "file:///tmp/spool"])
+def test_a_folder_is_written_as_spark_writes_it(spool: str) -> None:
+    assert ReadOptions.of({**LEAST, "spool": spool}).folder == Path("/tmp/spool")
 
 
 def test_topics_are_a_list_or_json() -> None:

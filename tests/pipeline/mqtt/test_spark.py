@@ -17,7 +17,8 @@ from headwater.pipeline.mqtt import MqttSource
 from headwater.pipeline.session import make_session
 from tests.pipeline.mqtt.queries import Query, numbered, options, publish
 
-PATIENCE = 60
+PATIENCE = 200
+"""Seconds: for machines that have much else to do."""
 
 
 @pytest.fixture(scope="module")

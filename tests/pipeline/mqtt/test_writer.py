@@ -49,8 +49,8 @@ def test_the_ledger_is_where_it_is_told_or_in_a_checkpoint_on_disk(tmp_path: Pat
     assert ledger_folder(options(), f"file:{tmp_path}") == tmp_path / "mqtt-sent"
     assert ledger_folder(options(ledger="none"), str(tmp_path)) is None
     assert ledger_folder(options(ledger=str(tmp_path / "own")), str(tmp_path)) == tmp_path / "own"
-    with pytest.raises(BadOption, match="a folder on disk"):
-        ledger_folder(options(ledger="hdfs://host/ledger"), None)
+    with pytest.raises(BadOption, match="a folder on a disk"):
+        options(ledger="hdfs://host/ledger")
 
 
 def test_a_batch_is_called_by_its_stream_or_by_its_run() -> None:

@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import hashlib
 import json
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -98,6 +99,22 @@ def is_filter(text: str) -> bool:
     )
 
 
+def on_disk(place: str) -> Path:
+    """A folder as Spark writes it, with `file:` or without; ValueError if it is on no disk of this machine."""
+    plain = place.removeprefix("file:")
+    if not plain or re.match(r"[a-z0-9+.-]+:", plain, re.IGNORECASE):
+        raise ValueError("a folder on a disk, such as /var/lib/pipeline/plant")
+    return Path(plain if plain == place else "/" + plain.lstrip("/")).expanduser().absolute()
+
+
+def _folder(value: str) -> str:
+    return str(on_disk(value))
+
+
+def _ledger(value: str) -> str:
+    return value if value.lower() == "none" else _folder(value)
+
+
 def _group(value: str) -> str:
     if not value or set(value) & set("/+#"):
         raise ValueError("a name without / + #")
@@ -176,7 +193,7 @@ class ReadOptions(BrokerOptions):
 
     topics: tuple[str, ...] = _option("topics", "Topic filters: comma separated, or a JSON list.", _filters)
     spool: str = _option(
-        "spool", "Folder on the driver's machine, of this query alone; keep it like a checkpoint.", _text
+        "spool", "Folder on the driver's machine, of this query alone; keep it like a checkpoint.", _folder
     )
     group: str | None = _option("group", "Name of the shared subscription; by default the client id.", _group, None)
     shared: bool = _option("shared", "`false`: an ordinary subscription, with retained messages.", _flag, True)
@@ -210,7 +227,7 @@ class ReadOptions(BrokerOptions):
 
     @property
     def folder(self) -> Path:
-        return Path(self.spool.removeprefix("file://")).expanduser().absolute()
+        return Path(self.spool)
 
     @property
     def member_id(self) -> str:
@@ -251,7 +268,7 @@ class WriteOptions(BrokerOptions):
     client_id: str | None = _option("clientId", "Prefix of client ids; by default the broker's choice.", _text, None)
     mark: bool = _option("mark", "Send the user property `headwater-batch`.", _flag, True)
     ledger: str | None = _option(
-        "ledger", "Folder where acknowledged rows are noted; `none`; by default in a checkpoint on disk.", _text, None
+        "ledger", "Folder where acknowledged rows are noted; `none`; by default in a checkpoint on disk.", _ledger, None
     )
     run: str | None = _option("run", "Name of a batch write; the same name again is the same write.", _text, None)
     inflight: int = _option("inflight", "Rows under way at a time.", _whole(1, MOST_UNACKNOWLEDGED), 1000)

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from headwater.pipeline.mqtt.ledger import Ledger
-from headwater.pipeline.mqtt.options import BadOption, WriteOptions
+from headwater.pipeline.mqtt.options import BadOption, WriteOptions, on_disk
 from headwater.pipeline.portable import Portable
 
 if TYPE_CHECKING:
@@ -102,15 +102,10 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 
 
 def ledger_folder(options: WriteOptions, checkpoint: str | None) -> Path | None:
+    """None: there is none, as for a checkpoint that is not on a disk."""
     if options.ledger is not None:
-        return None if options.ledger.lower() == "none" else _on_disk(options.ledger)
-    if checkpoint is None or ("://" in checkpoint and not checkpoint.startswith("file://")):
+        return None if options.ledger.lower() == "none" else on_disk(options.ledger)
+    try:
+        return None if checkpoint is None else on_disk(checkpoint) / IN_CHECKPOINT
+    except ValueError:
         return None
-    return _on_disk(checkpoint) / IN_CHECKPOINT
-
-
-def _on_disk(place: str) -> Path:
-    plain = place.removeprefix("file://") if place.startswith("file://") else place.removeprefix("file:")
-    if "://" in plain:
-        raise BadOption(f"the ledger is a folder on disk that executors share, not {place}")
-    return Path(plain).expanduser().absolute()
