@@ -36,7 +36,7 @@ with Pipeline(spark, lake, settings) as pipeline:
 # %% Questions in SQL, over a view for each table; `document` is what came, whatever was in it
 register_views(spark, lake)
 spark.sql("""
-    select topic, count(*) as readings, round(avg(value), 2) as mean, max(document:ts::double) as last
+    select topic, count(*) as readings, round(avg(value), 2) as mean, max(document:ts::timestamp) as last
     from silver group by topic order by topic
 """).show(5, truncate=False)
 

@@ -20,7 +20,7 @@ from headwater.cli.app import app
 from tests.java_processes import java_of
 
 PATIENCE = 30.0
-WITH_SPARK = 300.0
+WITH_SPARK = 400.0
 """Seconds; Spark takes its time on a busy machine."""
 COMMAND = [sys.executable, "-m", "headwater"]
 

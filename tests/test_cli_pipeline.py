@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from headwater.bench.node import RunningNode
+from headwater.cli import pipeline_run
 from headwater.cli.app import app
 from headwater.pipeline.derive.settings import Settings as Deriving
 from headwater.pipeline.jobs.settings import Settings, read_file
@@ -31,9 +33,10 @@ from headwater.pipeline.tables import BRONZE
 from headwater.pipeline.views import answer, register_views
 from headwater.store.reader import StoreReader
 from tests.java_processes import java_of
+from tests.pipeline.spark_processes import QUICK_JAVA
 
 ROOT = Path(__file__).parent.parent
-PATIENCE = 240.0
+PATIENCE = 400.0
 TURN = 200
 """Messages of a fleet."""
 SETTINGS = """
@@ -222,7 +225,8 @@ def test_a_run_that_is_told_to_stop(world: World) -> None:
     """A process of its own. While it runs, nobody else may write; when it has stopped, no Java of it is left."""
     world.publish()
     words = [sys.executable, "-m", "headwater", "pipeline", "run", *map(str, world.options), "--master", "local[2]"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    env = {**os.environ, "JDK_JAVA_OPTIONS": QUICK_JAVA}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
         guard = threading.Timer(PATIENCE, process.kill)
         guard.start()
         assert process.stdout is not None
@@ -335,6 +339,25 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     status, _, errors = invoke("run", "--lake", tmp_path / "lake", "--starting", "yesterday")
     assert (status, "is earliest, latest, a time" in " ".join(errors.split())) == (2, True)
     assert not (tmp_path / "lake").exists()
+
+
+def test_the_first_signal_is_a_request_and_the_second_an_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(pipeline_run, "_kill_java", lambda: ended.append("java"))
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    before = signal.getsignal(signal.SIGINT)
+    pipeline = SimpleNamespace(stopped=threading.Event())
+    view = SimpleNamespace(note="", console=SimpleNamespace(is_terminal=False))
+    with pipeline_run.stopping(pipeline, view, None):  # type: ignore[arg-type] # as much of them as it uses
+        signal.raise_signal(signal.SIGINT)
+        assert (pipeline.stopped.is_set(), ended) == (True, [])
+        with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
+            signal.raise_signal(signal.SIGTERM)
+        assert ended == ["java"]
+    assert signal.getsignal(signal.SIGINT) is before
+    assert capfd.readouterr().err == "stopping after this step; once more stops at once\n"
 
 
 def test_a_store_that_is_to_be_drained_has_to_answer(tmp_path: Path) -> None:

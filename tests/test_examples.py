@@ -31,6 +31,7 @@ from headwater.wire.packets import (
 from tests.brokers import PATIENCE
 from tests.brokers import running as running_broker
 from tests.client.test_tls import Certificates
+from tests.pipeline.spark_processes import QUICK_JAVA
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
@@ -248,7 +249,7 @@ def test_tls_and_reconnect(tmp_path: Path) -> None:
 
 
 def test_lakehouse(tmp_path: Path) -> None:
-    name, patience = ("lakehouse.py", 240.0)  # Spark takes its time on a busy machine
+    name, patience = ("lakehouse.py", 400.0)  # Spark takes its time on a busy machine
     fleet = [sys.executable, "-m", "headwater", "fleet", "--rate", "1000", "-C", "200", "-q", "1", "--quiet"]
     with RunningNode(tmp_path / "node") as node:
         subprocess.run([*fleet, "-p", str(node.port)], check=True, timeout=patience)
@@ -258,7 +259,7 @@ def test_lakehouse(tmp_path: Path) -> None:
             text=True,
             timeout=patience,
             check=False,
-            env=os.environ | {"PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT / "src"))},
+            env={"PYTHONPATH": str(ROOT / "src"), **os.environ, "JDK_JAVA_OPTIONS": QUICK_JAVA},
         )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("100 messages of thermometers are stored\n")
