@@ -13,6 +13,8 @@ from headwater.bench.reproduce.balance.sweep_tables import Summary
 
 LEAST_MS: Final = 0.01
 """What is below has no place on a logarithmic scale."""
+VISIBLE: Final = 1.1
+"""A band is drawn if the greatest of the seeds' means is so many times the least."""
 
 
 def draw(summaries: Sequence[Summary], file: Path) -> Path:
@@ -36,7 +38,12 @@ def draw(summaries: Sequence[Summary], file: Path) -> Path:
             row[0].set_ylabel(f"mean latency, ms (≥ {LEAST_MS:g})")
         for axes in panels[-1]:
             axes.set_xlabel("load, %")
-        figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=8)
+        figure.legend(
+            *panels[0][0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=min(7, 2 * len(groups)),
+            fontsize=8,
+        )
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file
 
@@ -50,10 +57,11 @@ def _draw_panel(axes: Any, some: Sequence[Summary]) -> None:
         )
         style = "--" if name == "bound" else "-"
         axes.plot(loads, means, style, marker=".", color=colour, label=name)
-        axes.fill_between(loads, low, high, color=colour, alpha=0.15, linewidth=0)
+        if any(most > VISIBLE * least for least, most in zip(low, high, strict=True)):
+            axes.fill_between(loads, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("")
+    axes.minorticks_off()
     axes.grid(which="major", color="#dddddd")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

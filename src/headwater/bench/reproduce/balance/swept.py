@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
 
+TITLE: Final = "# Shared subscriptions with members of unequal speed, over a grid"
 PAGE: Final = 160
 """Columns of the output if it does not go to a terminal."""
 
@@ -104,7 +105,7 @@ def write(
     """Tables, every trial, the summaries and the figure; returns the files."""
     page, trials, data = (folder / f"balance-sweep.{kind}" for kind in ("md", "csv", "json"))
     head = "\n".join(f"- {name}: {value}" for name, value in facts.items())
-    page.write_text("\n\n".join([head, *(markdown(table) for table in tables(summaries))]) + "\n")
+    page.write_text("\n\n".join([TITLE, head, *(markdown(table) for table in tables(summaries))]) + "\n")
     _write_trials(trials, grid, measured)
     content = {"machine": facts, "summaries": [{**asdict(each), "name": each.name} for each in summaries]}
     data.write_text(json.dumps(content, indent=1) + "\n")
