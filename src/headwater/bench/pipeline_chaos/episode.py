@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from headwater.bench.contenders import free_port
 from headwater.bench.node import RunningNode
@@ -32,7 +32,7 @@ LONGEST: Final = 1.5
 """Seconds of peace before a kill at a random moment."""
 ASLEEP_FOR: Final = 2
 """Rounds with progress of the next driver, before one that was held goes on."""
-MOST_STARTS: Final = 5
+MOST_STARTS: Final = 8
 """Of drivers that end one after the other without a round."""
 PEACE: Final = 4
 """Kills between two that nobody can wait for: after a start, tables by the minute are always due."""
@@ -72,6 +72,7 @@ class Episode:
         self.life: Life | None = None
         self._rows = 0
         """Of bronze, as far as it is known."""
+        self._drivers: set[int] = set()
         self._hopeless = 0
         self._peace_until = NEVER
         """So many kills, and another that nobody can wait for is ordered."""
@@ -103,13 +104,14 @@ class Episode:
 
     def _start(self) -> Life:
         self.life = Life(self.folder, self.urls, self.sink, self.orders)
+        self._drivers.add(self.life.pid)
         self.outcome.counts["drivers"] += 1
         return self.life
 
     def _tend(self, seconds: float = LOOK) -> Life:
         """What a supervisor does: a driver that has ended is started again. The one that lives."""
         life = self.life or self._start()
-        if life.is_over():
+        if life.is_over() and life.last_words() is None:
             self._hopeless = 0 if life.rounds else self._hopeless + 1
             if self._hopeless >= MOST_STARTS:
                 raise Hopeless(f"{MOST_STARTS} drivers ended one after the other (the last with {life.code})")
@@ -124,7 +126,7 @@ class Episode:
     def _bury(self, life: Life) -> None:
         self.outcome.counts["pipelines that failed and were started again"] += len(life.failures)
         now = time.monotonic()
-        self.left |= dict.fromkeys(life.end(), now)
+        self.left |= {pid: now for pid in life.end() if pid != self._held}
         self.life = None
 
     def _await_progress(self) -> None:
@@ -186,8 +188,7 @@ class Episode:
                 self._held = each.process
                 continue
             self.outcome.kills[each.place] += 1
-            is_driver = self.life is not None and each.process == self.life.pid
-            self.outcome.who["the driver" if is_driver else "a Python of Java"] += 1
+            self.outcome.who["the driver" if each.process in self._drivers else "a Python of Java"] += 1
             if each.place in ways.SLOW:
                 self._peace_until = self.outcome.kills.total() + PEACE
 
@@ -239,6 +240,7 @@ class Episode:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGCONT)
         self.left[process] = time.monotonic()
+        self._held = 0
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -248,15 +250,21 @@ class Episode:
         self.publishers.stop()
         if self.publishers.failure:
             self.outcome.wrong.append(f"not stored: {self.publishers.failure}")
-        life = self._tend()
-        life.drain()
-        while life.found is None:
-            life = self._tend()
-            if life is not self.life or life.rounds == 0:
-                life.drain()
-        self.outcome.wrong += life.found["wrong"]
-        self.outcome.counts += Counter({f"rows of {name}": rows for name, rows in life.found["rows"].items()})
+        found = self._drained()
+        self.outcome.wrong += found["wrong"]
+        self.outcome.counts += Counter({f"rows of {name}": rows for name, rows in found["rows"].items()})
         self._look_for_acknowledged()
+
+    def _drained(self) -> dict[str, Any]:
+        """What a driver finds that has come to its end."""
+        asked: Life | None = None
+        while True:
+            life = self._tend()
+            if life.found is not None:
+                return life.found
+            if life is not asked:
+                life.drain()
+                asked = life
 
     def _look_for_acknowledged(self) -> None:
         for url, acknowledged in zip(self.urls, self.publishers.acknowledged, strict=True):
@@ -274,7 +282,7 @@ class Episode:
         self.publishers.stop()
         if self.life is not None:
             self.left |= dict.fromkeys(self.life.end(), time.monotonic())
-        kill(*(pid for pid in self.left if is_alive(pid)))
+        kill(*(pid for pid in (*self.left, self._held) if pid and is_alive(pid)))
         for node in self.nodes:
             node.stop()
 

@@ -95,6 +95,11 @@ class Life:
         if time.monotonic() - self._heard > PATIENCE and not self.is_over():
             raise Stuck(f"the driver has told nothing for {PATIENCE:g} s")
 
+    def last_words(self) -> dict[str, Any] | None:
+        """Of one that has ended: what it found, if it came to that."""
+        self.listen(0.0)
+        return self.found
+
     def _hear(self, told: dict[str, Any]) -> None:
         self.java = told.get("java", self.java)
         if "round" in told:
