@@ -26,7 +26,7 @@ from headwater.bench.pipeline_chaos.settings import settings_for
 RATE: Final = 15.0
 """Messages a second to each node."""
 LOOK: Final = 0.05
-REACHED_WITHIN: Final = 25.0
+REACHED_WITHIN: Final = 60.0
 """Seconds in which a place has to be reached, else it has its turn again later."""
 LONGEST: Final = 1.5
 """Seconds of peace before a kill at a random moment."""
