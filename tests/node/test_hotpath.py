@@ -368,3 +368,21 @@ def compare(dispatcher: str, steps: list[Step], make: Callable[[bool, str], Run]
         assert getattr(hot.broker.server.stats, name) == getattr(ordinary.broker.server.stats, name), name
     assert hot.broker.server.stats.failures == 0
     return runs
+
+
+def test_properties_that_a_311_client_did_not_get_are_there_when_it_comes_back_as_5() -> None:
+    """The message is in flight: its session has it with all that it had."""
+
+    def message(version: int) -> Packet:
+        return Publish("a", b"x", 1, False, False, 1, Properties(user_properties=[("k", "v")]))
+
+    steps = [
+        connecting(0, 4, False, 4, 0),
+        sending(0, [subscription("a", 1, False, False, 0)]),
+        connecting(1, 5, True, 4, 0),
+        sending(1, [message]),
+        leaving(0),
+        connecting(0, 5, False, 4, 0),
+    ]
+    hot, _ = compare("round_robin", steps)
+    assert b"\x00\x01k\x00\x01v" in hot.results()[0]

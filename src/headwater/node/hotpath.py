@@ -281,6 +281,8 @@ class HotPath(Taking):
                 body = self.properties.end(data, te + 2, end)
                 if body == 0:
                     return 0
+                if fanout.acked4:
+                    return 0  # a 3.1.1 client gets it without, and with them if it comes back as 5.0 for the same flight
                 props = data[te + 2 : body]
             else:
                 props = NO_PROPERTIES
