@@ -282,7 +282,7 @@ class HotPath(Taking):
                 if body == 0:
                     return 0
                 if fanout.acked4:
-                    return 0  # a 3.1.1 client gets it without, and with them if it comes back as 5.0 for the same flight
+                    return 0  # who gets it as 3.1.1, without them, may come back as 5.0 for the same flight
                 props = data[te + 2 : body]
             else:
                 props = NO_PROPERTIES

@@ -73,8 +73,12 @@ EQUAL = {"one": 0.5, "two": 0.5}
 
 @pytest.mark.parametrize(
     ("dispatcher", "pause", "within"),
-    [("weighted_round_robin", 0.0, 0.001), ("weighted_round_robin", 0.01, 0.001), ("capacity", 0.02, 0.06)]
-    + [("adaptive", 0.0, 0.02)],
+    [
+        ("weighted_round_robin", 0.0, 0.001),
+        ("weighted_round_robin", 0.01, 0.001),
+        ("capacity", 0.02, 0.06),
+        ("adaptive", 0.0, 0.02),
+    ],
 )
 def test_shares_follow_the_advice_and_return(dispatcher: str, pause: float, within: float) -> None:
     """`capacity` chooses by chance; `adaptive` takes advice for what it does not know: members that tell nothing, in a

@@ -173,4 +173,4 @@ def test_bridges_may_carry_it() -> None:
 
 
 def test_topics_are_one_level() -> None:
-    assert TOPIC == f"$headwater/advice/weights/{quote(GROUP, safe='')}"
+    assert f"$headwater/advice/weights/{quote(GROUP, safe='')}" == TOPIC
