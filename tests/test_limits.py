@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,10 @@ import pytest
 
 from headwater.node.config import Config
 from headwater.node.settings import leaves, rows_of
+from headwater.pipeline.jobs.settings import Settings as PipelineSettings
+from headwater.pipeline.lake.sink import OPTIONS as SINK_OPTIONS
+from headwater.pipeline.mqtt.options import ReadOptions
+from headwater.pipeline.source.settings import OPTIONS as SOURCE_OPTIONS
 
 ROOT = Path(__file__).parent.parent
 LIMITS = ROOT / "docs" / "limits.md"
@@ -78,7 +83,10 @@ def test_every_limit_names_a_test_that_exists() -> None:
 
 def test_every_setting_that_a_limit_names_exists() -> None:
     named = [(row.what, name) for row in rows() for name in re.findall(r"`([\w.]+)`", row.setting)]
-    assert [f"{what}: {name}" for what, name in named if name not in {**Config.model_fields, **LEAVES}] == []
+    of_the_pipeline = {each.name for each in fields(PipelineSettings)}
+    options = {*SOURCE_OPTIONS, *SINK_OPTIONS, *(each.metadata["name"] for each in fields(ReadOptions))}
+    known = {*Config.model_fields, *LEAVES, *of_the_pipeline, *options}
+    assert [f"{what}: {name}" for what, name in named if name not in known] == []
 
 
 @pytest.mark.parametrize("name", {**Config.model_fields, **LEAVES})
