@@ -126,13 +126,13 @@ def test_a_wrong_answer_is_an_error(answer: bytes, message: str) -> None:
 
 
 def test_a_broker_that_does_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_load, "PATIENCE", 0.1)
     done = threading.Event()
 
     def serve(connection: socket.socket) -> None:
         done.wait(10)
 
     with server(serve) as port, closing(Publishers(port, readings(300, 1, 300), 1)) as publishers:
+        monkeypatch.setattr(store_load, "PATIENCE", 0.1)  # they are connected, however long that took
         with pytest.raises(LoadError, match="nothing has happened"):
             publishers.send_acknowledged(20)
         done.set()

@@ -167,13 +167,14 @@ def test_last_words_may_be_read_for_a_moment() -> None:
 
 def test_a_wall_clock_that_jumps_does_not_matter() -> None:
     """No module asks for the time of day: the loop and the broker read the monotonic clock, the others are told. Only
-    what is shown to people has it, a token's end, which is made an interval at once, a certificate's, and what is on
-    disk."""
+    what is shown to people has it, the end of a token or of advice, which is made an interval at once, a certificate's,
+    and what is on disk."""
     shown = {
         PACKAGE / "node" / name for name in ("logs.py", "tracing.py", "access/tokens.py", "transports/contexts.py")
     }
     shown |= set((PACKAGE / "node" / "persistence").rglob("*.py"))
     shown |= {PACKAGE / "node" / "delivery" / name for name in ("coordinator.py", "trimming.py")}
+    shown |= {PACKAGE / "node" / "advice" / name for name in ("advising.py", "document.py")}
     wrong: list[str] = []
     clocks: list[str] = []
     for path in sorted(
