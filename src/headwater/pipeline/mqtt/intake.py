@@ -29,6 +29,7 @@ log: Final = logging.getLogger("headwater.pipeline.mqtt")
 
 AT_A_TIME: Final = 4096
 """Messages of one sync."""
+SAY_FULL_EVERY: Final = 60.0
 PATIENCE: Final = Reconnect(first=0.2, longest=10.0, from_start=True)
 
 
@@ -54,10 +55,15 @@ class Intake:
         count = max(options.connections, spool.connections)
         self._members = [Member(number, options, spool, self) for number in range(count)]
         self.took_at = time.monotonic()
+        self._silent_until = 0.0
 
     @property
     def is_subscribed(self) -> bool:
         return all(member.is_subscribed for member in self._members)
+
+    @property
+    def unacknowledged(self) -> int:
+        return len(self._unacknowledged)
 
     @property
     def connected(self) -> int:
@@ -82,7 +88,7 @@ class Intake:
         """Until there is room for a message."""
         while self._spool.is_full:
             self._has_room.clear()
-            log.info("the spool is full (%d messages, %d bytes): waiting for Spark", *self._used())
+            self._say_full()
             await self._has_room.wait()
 
     async def take(self, first: tuple[Message, Arrival], member: Member) -> None:
@@ -117,8 +123,12 @@ class Intake:
         while self._unacknowledged and self._unacknowledged[0][0] < self._spool.released:
             await heapq.heappop(self._unacknowledged)[2].ack()
 
-    def _used(self) -> tuple[int, int]:
-        return self._spool.next - self._spool.released, self._spool.bytes
+    def _say_full(self) -> None:
+        now = time.monotonic()
+        if now >= self._silent_until:
+            self._silent_until = now + SAY_FULL_EVERY
+            used = self._spool.next - self._spool.released, self._spool.bytes
+            log.info("the spool is full (%d messages, %d bytes): waiting for Spark", *used)
 
 
 class Member:

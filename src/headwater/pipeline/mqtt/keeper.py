@@ -50,6 +50,7 @@ class Keeper:
         self._owner = secrets.token_hex(8)
         self._asking = threading.Lock()
         self._remote: Remote | None = None
+        self._is_known = False
         self._process: subprocess.Popen[bytes] | None = None
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -84,54 +85,67 @@ class Keeper:
         while not self._is_over.wait(min(WATCH, self._options.linger / 3)):
             try:
                 with self._asking:
-                    self._ask()
+                    if not self._is_over.is_set():
+                        self._ask()
             except (SpoolerFailed, SpoolerError):
                 continue  # the query hears of it when it asks itself
 
     def _ask(self, **asked: Any) -> dict[str, Any]:
-        until = time.monotonic() + START_TIME
+        began = time.monotonic()
         while True:
             try:
-                return self._found().post("/advance", owner=self._owner, **asked)
+                remote = self._found()
+                status = remote.post("/advance", owner=self._owner, **asked)
+                if self._suits(status):
+                    return status
+                self._send_away(remote)
             except SpoolerError as error:
-                if error.error != "used" or time.monotonic() > until - START_TIME + 2 * LEASE:
+                if error.error != "used" or time.monotonic() - began > 2 * LEASE:
                     raise SpoolerFailed(str(error)) from error
                 time.sleep(PAUSE)
             except CUT as error:
                 self._remote = None  # closed by the cut
-                if time.monotonic() > until:
+                if time.monotonic() - began > START_TIME:
                     raise SpoolerFailed(f"the spooler does not answer: {error!r}{self._log_tail()}") from error
+
+    def _suits(self, status: dict[str, Any]) -> bool:
+        """Not one with other options, nor one that had failed before we came."""
+        if status["options"] != self._options.digest() or (status["error"] and not self._is_known):
+            return False
+        self._is_known = True
+        return True
+
+    def _send_away(self, remote: Remote) -> None:
+        """Until it is gone, which is a cut."""
+        remote.post("/leave")
+        until = time.monotonic() + START_TIME
+        while time.monotonic() < until:
+            remote.post("/advance", owner=self._owner)
+            time.sleep(PAUSE)
 
     def _found(self) -> Remote:
         if self._remote is None:
+            self._is_known = False
             self._remote = self._find() or self._start()
         return self._remote
 
     def _find(self) -> Remote | None:
-        """The spooler that is there; one with other options, or that cannot go on, is sent away."""
+        """The spooler that is there, whatever it is like."""
         address = former_address(self._options.folder)
         if not address:
             return None
         remote = Remote(Address(address["host"], address["port"], address["token"]))
         try:
-            status = remote.post("/advance", owner=self._owner)
-            if status["options"] == self._options.digest() and not status["error"]:
-                return remote
-            remote.post("/leave")
-            self._wait_until_gone(remote)
+            remote.post("/advance", owner=self._owner)
         except SpoolerError as error:
             if error.error == "used":
                 return remote
         except CUT:
             pass
+        else:
+            return remote
         remote.close()
         return None
-
-    def _wait_until_gone(self, remote: Remote) -> None:
-        until = time.monotonic() + START_TIME
-        while time.monotonic() < until:
-            remote.post("/advance", owner=self._owner)  # a cut ends it
-            time.sleep(PAUSE)
 
     def _start(self) -> Remote:
         until = time.monotonic() + START_TIME
@@ -142,7 +156,7 @@ class Keeper:
                 return found
             assert self._process is not None
             status = self._process.poll()
-            if status == LOCKED:
+            if status is not None and (status == LOCKED or status < 0):  # another one was quicker; or it was killed
                 self._launch()
             elif status is not None:
                 raise SpoolerFailed(f"the spooler could not start{self._log_tail()}")

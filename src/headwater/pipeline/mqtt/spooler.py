@@ -101,6 +101,7 @@ class Spooler:
             "options": self._options.digest(),
             "error": self._error,
             "connected": intake.connected,
+            "unacknowledged": intake.unacknowledged,
             "is_subscribed": intake.is_subscribed,
             "trouble": intake.trouble,
             "quiet": time.monotonic() - intake.took_at,
