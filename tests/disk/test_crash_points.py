@@ -76,14 +76,17 @@ def test_there_may_be_several_orders_and_none(tmp_path: Path) -> None:
     assert orders.read_text() == "before-write/silver:1\nafter-write:7\n"
 
 
-def test_an_order_may_stop_a_process_which_goes_on_later(tmp_path: Path) -> None:
+def test_an_order_may_hold_a_process_which_goes_on_later(tmp_path: Path) -> None:
     orders = tmp_path / "orders"
     orders.write_text("after-sync:2~\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), VARIABLE: f"@{orders}"}
-    process = subprocess.Popen([sys.executable, "-c", PASSING], env=environment, stdout=subprocess.PIPE)
-    _, status = os.waitpid(process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    os.kill(process.pid, signal.SIGCONT)
-    said, _ = process.communicate(timeout=60)
+    words = [sys.executable, "-c", PASSING]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        before = [process.stdout.readline() for _ in range(len(POINTS) + POINTS.index("after-sync"))]
+        assert before[-1].split() == ["1", "after-write"]
+        (tmp_path / "orders.go").touch()
+        rest = process.stdout.readlines()
     assert process.returncode == 0
-    assert len(said.splitlines()) == 3 * len(POINTS)
+    assert (tmp_path / "orders.done").read_text().split() == ["after-sync", "gold", str(process.pid)]
+    assert len(before) + len(rest) == 3 * len(POINTS)

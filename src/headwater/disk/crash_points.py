@@ -7,8 +7,9 @@ A place may say what it is about, such as a table: `pipeline-before-commit/gold:
 
 Where many processes of a program come and go, an order is for the first of them that gets there, and is carried out
 once: `HEADWATER_CRASH_AT=@FILE` names a file of orders, one in each line, that may change at any time. Orders carried
-out are in FILE.done, one in each line, with the id of the process. An order that ends with `~` stops the process
-(SIGSTOP) instead of killing it.
+out are in FILE.done, one in each line, with the id of the process. An order that ends with `~` does not kill: the
+process waits there until there is a FILE.go. (SIGSTOP would not do: the kernel ends who is stopped when its parent is
+gone.)
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import time
 from typing import Final
 
 VARIABLE: Final = "HEADWATER_CRASH_AT"
+LOOK: Final = 0.05
+"""Seconds between two looks of who waits."""
 
 BROKER_POINTS: Final = (
     "before-write",  # changes are known, nothing of them was handed to the operating system
@@ -60,7 +64,7 @@ class _Order:
     """`point[/about][:count][~]`."""
 
     def __init__(self, text: str) -> None:
-        self.is_stop = text.endswith("~")
+        self.is_wait = text.endswith("~")
         self.place, _, count = text.rstrip("~").partition(":")
         self.left = int(count or 1)
         point = self.place.partition("/")[0]
@@ -75,7 +79,7 @@ class _Order:
         return self.left == 0
 
     def __str__(self) -> str:
-        return f"{self.place}:{self.left}{'~' if self.is_stop else ''}"
+        return f"{self.place}:{self.left}{'~' if self.is_wait else ''}"
 
 
 class _Orders:
@@ -83,6 +87,10 @@ class _Orders:
 
     def __init__(self, path: str) -> None:
         self._path = path
+
+    def wait(self) -> None:
+        while not os.path.exists(f"{self._path}.go"):
+            time.sleep(LOOK)
 
     def due(self, point: str, about: str) -> _Order | None:
         """The order that is to be carried out now; then it is no longer in the file."""
@@ -110,9 +118,16 @@ class _Armed:
         self._orders = _Orders(text[1:]) if text.startswith("@") else None
 
     def strike(self, point: str, about: str) -> None:
-        order = self._order if self._orders is None else self._orders.due(point, about)
-        if order is not None and (self._orders is not None or order.is_due(point, about)):
-            os.kill(os.getpid(), signal.SIGSTOP if order.is_stop else signal.SIGKILL)
+        if self._orders is None:
+            is_due = self._order is not None and self._order.is_due(point, about)
+        else:
+            order = self._orders.due(point, about)
+            if order is not None and order.is_wait:
+                self._orders.wait()
+                return
+            is_due = order is not None
+        if is_due:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _armed_by(text: str) -> _Armed | None:

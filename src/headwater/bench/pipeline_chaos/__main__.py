@@ -66,13 +66,18 @@ def main() -> int:
         *(arguments.kills, arguments.seed, folder, arguments.per_episode, arguments.nodes, arguments.sink),
         aims,
     )
-    result = run_campaign(plan, _progress).as_dict()
-    path = arguments.json
+    path: Path | None = arguments.json
     if path is None and arguments.kills >= WHOLE and arguments.sink == HONEST and RESULTS.is_dir():
         path = RESULTS / f"pipeline-chaos-{datetime.datetime.now(datetime.UTC):%Y-%m-%d}.json"
-    if path is not None:
-        described = machine.describe("Pipeline on local[2], started again by a supervisor")
-        path.write_text(json.dumps({"machine": described, arguments.sink: result}, indent=2) + "\n")
+    described = machine.describe("Pipeline on local[2], started again by a supervisor")
+
+    def progress(totals: Totals, outcome: Outcome) -> None:
+        """What is known is kept, should it end here."""
+        _progress(totals, outcome)
+        if path is not None:
+            path.write_text(json.dumps({"machine": described, arguments.sink: totals.as_dict()}, indent=2) + "\n")
+
+    result = run_campaign(plan, progress).as_dict()
     print(json.dumps(result, indent=2))
     if result["failures"]:
         print(f"the folders of what failed are in {folder}", file=sys.stderr)

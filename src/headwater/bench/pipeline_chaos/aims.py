@@ -13,7 +13,8 @@ WORKER: Final = "a Python of Java at a random moment"
 NODE: Final = "a node at a random moment"
 ALL: Final = "all processes of the driver at once"
 ASLEEP: Final = "all but one that is about to commit, and goes on later"
-RANDOM: Final = (DRIVER, JAVA, WORKER, NODE, ALL, ASLEEP)
+LEFT: Final = "the driver, while one is about to commit, which goes on later"
+RANDOM: Final = (DRIVER, JAVA, WORKER, NODE, ALL, ASLEEP, LEFT)
 
 OFTEN: Final = ("bronze", "silver", "quarantine", "latest", "gold")
 ONCE_A_MINUTE: Final = ("late", "completeness", "operations_traffic")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -161,8 +158,8 @@ class Episode:
             self.orders.give(*self.aims.beside(self.random))
         if aim in ways.RANDOM:
             self._until(lambda: False, self.random.uniform(0, LONGEST))
-        if aim == ways.ASLEEP:
-            self._hold_one()
+        if aim in (ways.ASLEEP, ways.LEFT):
+            self._hold_one(aim)
         elif aim == ways.NODE:
             self._kill_node()
         elif aim in ways.RANDOM:
@@ -216,29 +213,29 @@ class Episode:
         self.nodes[index] = self._node(index)
         self.outcome.kills[ways.NODE] += 1
 
-    def _hold_one(self) -> None:
-        """One that is about to commit to bronze is stopped, its driver is killed, and all others that belong to it are,
-        or go by themselves. When the next driver has done some rounds, and surely this batch, it goes on."""
+    def _hold_one(self, aim: str) -> None:
+        """One that is about to commit to bronze is held, its driver is killed, and all others that belong to it are,
+        or Java ends by itself. When the next driver has done some rounds, and surely this batch, it goes on, if it is
+        still there: Java takes its Pythons with it, if it can."""
         others = self.orders.withdraw()
         self._holding, self._held = True, 0
-        self.orders.give(f"{COMMIT_OF_BRONZE}:1~")
+        self.orders.hold(COMMIT_OF_BRONZE)
         self._until(lambda: bool(self._held), REACHED_WITHIN)
         self.orders.withdraw()
         self.orders.give(*others)
         self._holding = False
         if self._held:
-            self._leave_it_alone(self._held)
+            self._leave_it_alone(self._held, aim)
 
-    def _leave_it_alone(self, process: int) -> None:
+    def _leave_it_alone(self, process: int, aim: str) -> None:
         life = self._tend()
-        family = (life.java or 0, *life.processes()) if self.random.random() < 0.5 else ()  # else Java ends by itself
+        family = (life.java or 0, *life.processes()) if aim == ways.ASLEEP else ()
         kill(life.pid, *(pid for pid in family if pid not in (0, process)))
-        self.outcome.kills[ways.ASLEEP] += 1
+        self.outcome.kills[aim] += 1
         for _ in range(ASLEEP_FOR):
             self._await_progress()
         self.outcome.counts["were held, and went on"] += is_alive(process)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGCONT)
+        self.orders.go_on()
         self.left[process] = time.monotonic()
         self._held = 0
 

@@ -26,6 +26,7 @@ class Orders:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "orders"
         self._done = folder / "orders.done"
+        self._go = folder / "orders.go"
         self._path.touch()
         self._seen = 0
 
@@ -47,6 +48,14 @@ class Orders:
             found = file.read().split()
             file.truncate(0)
         return found
+
+    def hold(self, place: str) -> None:
+        """The next who gets there waits, until it is told to go on."""
+        self._go.unlink(missing_ok=True)
+        self.give(f"{place}:1~")
+
+    def go_on(self) -> None:
+        self._go.touch()
 
     def struck(self) -> list[Struck]:
         """What was carried out since this was asked last."""
