@@ -210,6 +210,17 @@ def test_retention_waits_for_what_is_committed(one: Served) -> None:
     assert one.store.trim(EXPIRED).first == 11
 
 
+def test_what_spark_goes_on_behind_is_committed_and_the_reader_never_goes_back(one: Served) -> None:
+    """Spark tells of a batch when it plans the next one; the last would never be told of."""
+    fill(one, 10)
+    reader = stream(one, reader="lake")
+    assert reader.initialOffset() == {"s1": 0}
+    assert reader.latestOffset({"s1": 10}, ALL) == {"s1": 10}
+    assert one.store.reader("lake").position == 10
+    reader.commit({"s1": 6})
+    assert one.store.reader("lake").position == 10
+
+
 def test_without_a_name_nothing_is_told(one: Served) -> None:
     fill(one, 10)
     reader = stream(one)

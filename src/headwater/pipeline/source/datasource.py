@@ -160,6 +160,8 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self.stores = Stores(settings)
         self._target: Offsets | None = None
         self._latest: Offsets | None = None
+        self._told: Offsets = {}
+        """What the stores' named reader has committed, as far as we know."""
 
     # ---- offsets -----------------------------------------------------------------------------------------------
 
@@ -179,6 +181,7 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._latest = dict(sorted({**start, **{id: now.last for id, now in found.items()}}.items()))
         for id, now in found.items():
             self._check(now, start.get(id, now.first - 1))
+        self.commit(start)
         if self._target is not None:
             target = self._target
             found = {id: replace(now, next=target[id] + 1) for id, now in found.items() if id in target}
@@ -224,16 +227,20 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
     # ---- commits -----------------------------------------------------------------------------------------------
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Retention may remove these. A store that does not answer is told with the next batch."""
-        if self.settings.reader is None:
+        """Retention may remove these. A store that does not answer is told with the next batch. Spark calls this when
+        it plans the batch after, and never for the last; but it asks for more (`latestOffset`) only when all before is
+        done, so that counts as well."""
+        news = {id: last for id, last in end.items() if last > self._told.get(id, -1)}
+        if self.settings.reader is None or not news:
             return
         crash_point("pipeline-before-reader")
-        for id, last in end.items():
+        for id, last in news.items():
             url = self.stores.url_of(id)
             if url is None:
                 continue
             try:
                 self.settings.client(url, retries=1, timeout=5.0).commit(self.settings.reader, f"{id}:{last}")
+                self._told[id] = last
             except StoreError as error:
                 log.warning("the store %s could not be told what is read: %s", id, error)
         crash_point("pipeline-after-reader")
@@ -243,6 +250,7 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
         for id, now in found.items():
             if self.settings.reader is not None and now.first - 1 <= begin[id] <= now.last:
                 self.settings.client(now.url).commit(self.settings.reader, f"{id}:{begin[id]}")
+                self._told[id] = begin[id]
 
     def stop(self) -> None:
         """There is nothing to let go of."""
