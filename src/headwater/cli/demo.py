@@ -33,6 +33,7 @@ PLAIN_EVERY: Final = 2.0
 MOST_TOPICS: Final = 12
 FEW_TOPICS: Final = 4
 """If there are tables to show as well."""
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STARTING: Final = "Spark is starting …"
 TOPICS: Final = ("plant/{n}/temperature", "plant/{n}/humidity")
 
@@ -57,23 +58,31 @@ def demo(
     from headwater.bench.fleet import Fleet
 
     fleet = Fleet(TOPICS, devices, rate, seed=1)
-    for number in (signal.SIGTERM, signal.SIGHUP):  # end as by Ctrl-C, with the node that we started
-        signal.signal(number, signal.default_int_handler)
+    _interrupt_by_signals()
     try:
         with ExitStack() as stack:
             folder = data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-demo-")))
             node = stack.enter_context(_node(folder, port, rest_port))
             tables = stack.enter_context(pipeline) if (pipeline := _pipeline(node, folder, spark)) else None
             shown = Shown(node, tables, command, None if data_dir is None else str(folder))
-            asyncio.run(_show(node, fleet, seconds, shown))
+            try:
+                asyncio.run(_show(node, fleet, seconds, shown))
+            finally:
+                _interrupt_by_signals()  # the loop has taken its own away
     except BrokerError as error:
         fail("demo", f"the node does not start: {error}")
     except OSError as error:
         fail("demo", f"cannot use {error.filename or data_dir or 'the temporary folder'}: {error.strerror or error}.")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         print("\nstopped.")
     else:
         print("stopped.")
+
+
+def _interrupt_by_signals() -> None:
+    """End as by Ctrl-C, with the node that we started."""
+    for number in ENDING:
+        signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager
@@ -116,6 +125,10 @@ async def _show(node: RunningNode, fleet: Fleet, seconds: float | None, shown: S
     from headwater.bench.fleet import Publisher
     from headwater.client import Client
 
+    task = asyncio.current_task()
+    assert task is not None
+    for number in ENDING:  # between two steps of the loop, not in the middle of one
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     async with Client("127.0.0.1", node.port) as devices, Client("127.0.0.1", node.port) as viewer:
         await shown.subscribe(viewer)
         publishing = asyncio.ensure_future(Publisher(devices, qos=1).publish(fleet, seconds=seconds))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 
-from headwater.node.delivery.coordinator import Coordinator
 from headwater.store.memory import MemoryStore
 from headwater.store.reader import StoreReader
 from tests.node.delivery.node import running
@@ -66,8 +65,3 @@ def test_with_durability_async_too() -> None:
             moment, next = StoreReader(node.url).clock()
             assert next == 2 * number + 1 == node.store.next
             assert found(node.store)[-1].arrival <= moment.timestamp() * 1e6
-
-
-def test_a_new_coordinator_of_an_empty_store_begins_with_the_wall_clock() -> None:
-    coordinator = Coordinator(None, MemoryStore("s1"), ["#"], 1, 1)  # type: ignore[arg-type]
-    assert abs(coordinator.clock() - datetime.now(UTC).timestamp() * 1e6) < 60 * SECOND
