@@ -63,6 +63,7 @@ ROWS: Final = {
     "source_bronze/rows_per_s": "store → bronze, rows/s",
     "parquet_bound/rows_per_s": "the same rows from Parquet files → nothing, rows/s",
     "subscriber/rows_per_s": "a plain subscriber that writes Parquet, rows/s",
+    "subscriber/missing": "messages that it did not get, as it was too slow for them",
     "catch_up/rows_per_s": "catching up while 20,000/s come, rows/s",
     "catch_up/times_intake": "times what comes",
     "freshness/p50_s": "sent → visible in bronze at 20,000/s, p50 in s",
@@ -247,10 +248,11 @@ class Campaign:
             process.stdout.readline()  # it has subscribed
             publishers = Publishers(node.port, readings(self.sizes.subscriber, SEED), 1)
             publishers.send_acknowledged(20)
-            rate = float(process.stdout.readline())
+            rate, missing = map(float, process.stdout.readline().split())
             publishers.close()
         self.figures.add("subscriber/rows_per_s", rate, "1/s")
-        self.tell(f"subscriber: {rate:,.0f} rows/s")
+        self.figures.add("subscriber/missing", missing, "")
+        self.tell(f"subscriber: {rate:,.0f} rows/s, and {missing:,.0f} of {self.sizes.subscriber:,} did not reach it")
 
     def _check(self, node: RunningNode) -> None:
         """Everything that the store has is in bronze once."""
