@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast examples are made depends on what else the machine does, and says nothing of what is tested.
+settings.register_profile("headwater", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("headwater")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
