@@ -357,6 +357,27 @@ def test_a_broker_that_refuses_is_an_error_of_the_query(tmp_path: Path) -> None:
         wait_until(reading.plan, "it fails")
 
 
+def test_a_spooler_that_fails_before_it_is_asked_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = Keeper._find
+
+    def find_late(keeper: Keeper) -> Remote | None:
+        remote = find(keeper)
+        if remote is not None:
+            wait_until(lambda: remote.post("/advance", owner=keeper._owner)["error"] != "", "the broker refuses")
+        return remote
+
+    monkeypatch.setattr(Keeper, "_find", find_late)
+    with (
+        running("mosquitto", tmp_path, "allow_anonymous false") as port,
+        query(port, tmp_path / "spool", username="me", password="wrong") as reading,
+    ):
+        with pytest.raises(SpoolerFailed, match=r"(?i)not authorized"):
+            reading.plan()
+        assert (tmp_path / "spool" / "spooler.log").read_text().count(" serving ") == 1
+
+
 def test_a_broker_that_is_not_there_fails_a_new_query_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

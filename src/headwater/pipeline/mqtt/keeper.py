@@ -125,8 +125,9 @@ class Keeper:
 
     def _found(self) -> Remote:
         if self._remote is None:
-            self._is_known = False
-            self._remote = self._find() or self._start()
+            self._remote = self._find()
+            self._is_known = self._remote is None  # one that we start may fail before we ask it for the first time
+            self._remote = self._remote or self._start()
         return self._remote
 
     def _find(self) -> Remote | None:
