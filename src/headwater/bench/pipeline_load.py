@@ -2,6 +2,7 @@
 
 Theory. Every hundredth of a second, what is due is written to ten connections, as many packets each; acknowledgements
 are read and counted. The rate is kept over the whole time, not from tick to tick, so that a late tick is made good.
+SIGTERM ends the time early: nothing more is sent, and what was is waited for.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import selectors
+import signal
 import socket
 import sys
 import time
@@ -32,6 +34,7 @@ class Fleet:
     def __init__(self, port: int) -> None:
         self.sent = 0
         self.acknowledged = 0
+        self.is_told_to_end = False
         self._bytes = 0
         self._lines = [self._connect(port, number) for number in range(LINES)]
         self._topics = [topic_of(device).encode() for device in range(DEVICES)]
@@ -69,7 +72,7 @@ class Fleet:
 
     def run(self, rate: float, seconds: float) -> None:
         began = time.monotonic()
-        while (passed := time.monotonic() - began) < seconds:
+        while (passed := time.monotonic() - began) < seconds and not self.is_told_to_end:
             due = int(rate * passed) - self.sent
             if due > 0:
                 self.send(due)
@@ -86,6 +89,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, required=True)
     chosen = parser.parse_args()
     fleet = Fleet(chosen.port)
+    signal.signal(signal.SIGTERM, lambda *_: setattr(fleet, "is_told_to_end", True))
     began = time.monotonic()
     fleet.run(chosen.rate, chosen.seconds)
     took = time.monotonic() - began
