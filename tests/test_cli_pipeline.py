@@ -362,6 +362,12 @@ def test_a_store_that_is_to_be_drained_has_to_answer(tmp_path: Path) -> None:
     assert (status, "is a node running at http://127.0.0.1:9?" in errors) == (1, True)
 
 
+def test_a_file_of_addresses_has_to_be_there(tmp_path: Path) -> None:
+    file = tmp_path / "stores"
+    status, _, errors = invoke("run", "--lake", tmp_path / "lake", "--urls-file", file)
+    assert (status, f"the file of addresses {file} cannot be read" in errors) == (1, True)
+
+
 def test_the_tables_are_listed() -> None:
     status, said, _ = invoke("tables", "gold")
     assert status == 0

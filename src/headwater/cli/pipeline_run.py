@@ -48,8 +48,8 @@ def run(
     from headwater.pipeline.lake.folder import Lake
 
     lake = Lake(of.lake)
-    if once:
-        _check_stores(command, settings)
+    with failing(command):
+        _check_stores(command, settings, once)
     if lake.writer() is not None:  # before Java has started
         fail(command, f"process {lake.writer()} writes into {lake.folder} already; stop it, or choose another --lake.")
     with spark_session(command, lake, master, short=once) as spark, failing(command):
@@ -66,12 +66,16 @@ def run(
     _say_where(view.look(), of.lake, stopped=not once or pipeline.stopped.is_set())
 
 
-def _check_stores(command: str, settings: Settings) -> None:
-    """Of those that are to be drained: what does not answer now would be waited for."""
+def _check_stores(command: str, settings: Settings, once: bool) -> None:
+    """There are addresses; and of those that are to be drained, what does not answer now would be waited for."""
     from headwater.pipeline.jobs.clocks import ask
+    from headwater.pipeline.source.addresses import Addresses
 
+    addresses = Addresses(settings.source())
+    addresses.now()
     silent: dict[str, str] = {}
-    ask(settings.source(), silent)
+    if once:
+        ask(addresses, silent)
     for url, why in silent.items():
         fail(command, f"cannot ask {why}; is a node running at {url}? Check --url, and --token, or -u and -P.")
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from headwater.pipeline.jobs.clocks import Clock, ask, clocks, slowest
 from headwater.pipeline.lake.files import write_files
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.snapshot import Snapshot
+from headwater.pipeline.options import OptionError
+from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.settings import read_settings
 from headwater.pipeline.tables import BRONZE
 from headwater.store.memory import MemoryStore
@@ -73,4 +77,20 @@ def test_stores_are_asked() -> None:
         served.gate.clock = NOON
         away = f"http://127.0.0.1:{free_port()}"
         source = read_settings({"url": f"{served.url},{away}", "token": EVERYTHING})
-        assert ask(source) == {"s1": (datetime.fromtimestamp(NOON // 1_000_000, UTC), 3)}
+        assert ask(Addresses(source)) == {"s1": (datetime.fromtimestamp(NOON // 1_000_000, UTC), 3)}
+
+
+def test_a_line_that_is_no_address_is_a_store_that_does_not_answer_and_a_file_that_is_away_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "stores"
+    with serving(MemoryStore("s1")) as served:
+        addresses = Addresses(read_settings({"urlsFile": str(file), "token": EVERYTHING}))
+        with pytest.raises(OptionError, match=r"the file of addresses .*stores cannot be read"):
+            ask(addresses)
+        file.write_text(f"{served.url}\nnot an address\n")
+        silent: dict[str, str] = {}
+        assert list(ask(addresses, silent)) == ["s1"]
+        assert list(silent) == ["not an address"]
+        file.unlink()
+        assert list(ask(addresses)) == ["s1"]

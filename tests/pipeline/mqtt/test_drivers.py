@@ -35,7 +35,7 @@ def words(port: int, folder: Path, *, once: bool, master: str = "local[2]", **mo
 @contextlib.contextmanager
 def driver(port: int, folder: Path) -> Iterator[None]:
     """Until the block ends: then it is killed, and all of its process group with it."""
-    command = words(port, folder, once=False, maxRowsPerBatch="200")
+    command = words(port, folder, once=False, maxRowsPerTrigger="200")
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"READY\n"

@@ -66,7 +66,7 @@ class Killer(threading.Thread):
 def test_whoever_is_killed_and_whenever_nothing_is_missing(broker: int, tmp_path: Path, qos: int) -> None:
     chance = random.Random(qos)
     committed: list[Row] = []
-    more = {"qos": str(qos), "connections": "2", "spoolMessages": str(SPOOL), "maxRowsPerBatch": "150"}
+    more = {"qos": str(qos), "connections": "2", "spoolMessages": str(SPOOL), "maxRowsPerTrigger": "150"}
     with query(broker, tmp_path / f"spool{qos}", **more) as reading:
         reading.plan()
         publisher, killer = Publisher(broker, qos), Killer(reading, qos)

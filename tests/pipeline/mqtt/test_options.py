@@ -15,7 +15,7 @@ LEAST = {"broker": "mqtt://localhost", "topics": "a/#", "spool": "/tmp/spool"}
 
 def test_names_have_no_case_and_values_their_kinds() -> None:
     options = ReadOptions.of(
-        {**LEAST, "CLIENTID": "me", "qos": "2", "positions": "TRUE", "spoolbytes": "2m", "maxRowsPerBatch": "10"}
+        {**LEAST, "CLIENTID": "me", "qos": "2", "positions": "TRUE", "spoolbytes": "2m", "maxRowsPerTrigger": "10"}
     )
     assert (options.client_id, options.qos, options.positions) == ("me", 2, True)
     assert (options.spool_bytes, options.max_rows) == (2 << 20, 10)
@@ -90,7 +90,7 @@ def test_filters_are_shared_by_a_group_of_ones_own_unless_told() -> None:
 
 def test_spoolers_differ_by_what_concerns_them() -> None:
     options = ReadOptions.of(LEAST)
-    assert options.digest() == ReadOptions.of({**LEAST, "maxRowsPerBatch": "5"}).digest()
+    assert options.digest() == ReadOptions.of({**LEAST, "maxRowsPerTrigger": "5"}).digest()
     assert options.digest() != ReadOptions.of({**LEAST, "topics": "b"}).digest()
 
 

@@ -51,7 +51,7 @@ def run_once(rows: DataFrame, checkpoint: Path, format: str, **more: str) -> Any
 def test_available_now_takes_what_is_there_and_the_next_run_the_rest(
     broker: int, spark: SparkSession, tmp_path: Path
 ) -> None:
-    given = source(broker, tmp_path / "spool", maxRowsPerBatch="80", rowsPerPartition="30")
+    given = source(broker, tmp_path / "spool", maxRowsPerTrigger="80", rowsPerPartition="30")
     rows = spark.readStream.format("mqtt").options(**given).load()
 
     def run() -> list[int]:

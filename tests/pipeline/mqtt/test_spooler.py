@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import trustme
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from headwater.bench.node import RunningNode
@@ -186,7 +187,7 @@ def test_positions_of_a_store_are_columns(tmp_path: Path) -> None:
 
 
 def test_limits_of_a_batch_are_kept(broker: int, tmp_path: Path) -> None:
-    with query(broker, tmp_path / "spool", maxRowsPerBatch="7", rowsPerPartition="3") as reading:
+    with query(broker, tmp_path / "spool", maxRowsPerTrigger="7", rowsPerPartition="3") as reading:
         reading.plan()
         publish(broker, numbered(0, 20))
         wait_until(lambda: reading.status["next"] == 20, "all came")
@@ -218,7 +219,7 @@ def test_available_now_means_what_was_there(broker: int, tmp_path: Path) -> None
 
 
 def test_available_now_takes_a_backlog_larger_than_the_window(broker: int, tmp_path: Path) -> None:
-    with query(broker, tmp_path / "spool", settle="0.3", receiveMaximum="20", maxRowsPerBatch="15") as reading:
+    with query(broker, tmp_path / "spool", settle="0.3", receiveMaximum="20", maxRowsPerTrigger="15") as reading:
         reading.plan()
         reading.end_spooler()
         publish(broker, numbered(0, 150))
@@ -355,6 +356,27 @@ def test_a_broker_that_refuses_is_an_error_of_the_query(tmp_path: Path) -> None:
         pytest.raises(SpoolerFailed, match=r"(?i)not authorized"),
     ):
         wait_until(reading.plan, "it fails")
+
+
+def test_over_tls_both_sides_show_certificates(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    server, client = authority.issue_cert("localhost"), authority.issue_cert("lake@example.org")
+    ca = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    for name, issued in (("server", server), ("client", client)):
+        issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / f"{name}.pem"))
+    secure = f"cafile {ca}\ncertfile {tmp_path / 'server.pem'}\nkeyfile {tmp_path / 'server.pem'}\n"
+    plain = free_port()
+    settings = f"{secure}require_certificate true\nlistener {plain} 127.0.0.1\nallow_anonymous true"
+    with running("mosquitto", tmp_path, settings) as port:
+        broker = {"broker": f"mqtts://localhost:{port}", "cert": str(tmp_path / "client.pem")}
+        with query(port, tmp_path / "spool", **broker, ca=str(ca)) as reading:
+            reading.plan()
+            publish(plain, numbered(0, 30))
+            assert [row["payload"] for row in reading.run(30)] == numbered(0, 30)
+        refused = pytest.raises(SpoolerFailed, match="its certificate is not accepted")
+        with query(port, tmp_path / "other", **broker) as reading, refused:
+            reading.plan()
 
 
 def test_a_spooler_that_fails_before_it_is_asked_is_not_started_again(

@@ -19,7 +19,7 @@ from typing import Final
 
 from headwater.pipeline.lake.log import Positions
 from headwater.pipeline.lake.snapshot import Snapshot
-from headwater.pipeline.source.settings import Settings as Source
+from headwater.pipeline.source.addresses import Addresses
 from headwater.store.reader import StoreError
 
 Answers = dict[str, tuple[datetime, int]]
@@ -60,16 +60,18 @@ def clocks(
     return found
 
 
-def ask(source: Source, silent: dict[str, str] | None = None) -> Answers:
-    """What the stores that answer say; `silent` gets the addresses of the others, with why."""
+def ask(addresses: Addresses, silent: dict[str, str] | None = None) -> Answers:
+    """What the stores that answer say; `silent` gets the addresses of the others, with why. OptionError: there are no
+    addresses yet."""
     found: Answers = {}
-    for url in source.addresses():
-        client = source.client(url, retries=0, timeout=5.0)
+    source = addresses.settings
+    for url in addresses.now():
         try:
+            client = source.client(url, retries=0, timeout=5.0)
             id = client.store_id()
             if source.store in (None, id):
                 found[id] = client.clock()
-        except StoreError as error:
+        except (StoreError, ValueError) as error:  # ValueError: that is no address
             log.debug("no clock of the store at %s: %s", url, error)
             if silent is not None:
                 silent[url] = str(error)

@@ -23,6 +23,7 @@ from headwater.pipeline.operations.sender import Sender
 from headwater.pipeline.operations.splits import split_advice
 from headwater.pipeline.operations.trees import tree_advice
 from headwater.pipeline.operations.weights import weights_advice
+from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.tables import ADVICE, BRONZE, COMPLETENESS, MEMBERS, TRAFFIC
 from headwater.store.reader import StoreError
 
@@ -74,10 +75,10 @@ def send(spark: SparkSession, lake: Lake, settings: Settings) -> int:
     held = [row for kind in (WEIGHTS, SPLIT) for row in newest(rows, kind).values()]
     sent = 0
     source = settings.source()
-    for url in source.addresses() if held else ():
+    for url in Addresses(source).now() if held else ():
         try:
             sent += Sender.by_rest(source.client(url, retries=1, timeout=10.0)).send(held)
-        except StoreError as error:
+        except (StoreError, ValueError) as error:  # ValueError: that is no address
             log.warning("the node at %s could not be advised: %s", url, error)
     return sent
 

@@ -22,6 +22,7 @@ from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import LakeError
 from headwater.pipeline.lake.upkeep import tidy
+from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.tables import BRONZE, SILVER
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Pipeline:
         self.stopped = threading.Event()
         """Set it, from any thread or a signal's handler, and the round ends after its step."""
         self.rules = settings.rules()
-        self.source = settings.source()
+        self.addresses = Addresses(settings.source())
         self.queries: list[StreamingQuery] = []
         self._silent: dict[str, str] = {}
         """Addresses at which no store has answered when they were asked last, and why."""
@@ -135,7 +136,7 @@ class Pipeline:
     def ask(self) -> Answers:
         """The stores for their clocks."""
         self._silent = {}
-        return ask(self.source, self._silent)
+        return ask(self.addresses, self._silent)
 
     def _steps(self, asked: Answers, found: Round) -> Iterator[tuple[str, Callable[[int], Any]]]:
         """In the order of the tables; those by windows of time only when the clocks allow it."""

@@ -22,6 +22,8 @@ from headwater.pipeline.jobs.windows import UNTIL
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import Positions
 from headwater.pipeline.lake.snapshot import Snapshot
+from headwater.pipeline.options import OptionError
+from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.settings import Settings as Source
 from headwater.pipeline.tables import BRONZE, COMPLETENESS, GOLD, LATEST, QUARANTINE, SILVER
 
@@ -91,7 +93,12 @@ class Status:
 def look(lake: Lake, source: Source | None, now: datetime | None = None) -> Status:
     """`source` says which stores are asked; None: none are."""
     silent: dict[str, str] = {}
-    answers: Answers = {} if source is None else ask(source, silent)
+    answers: Answers = {}
+    if source is not None:
+        try:
+            answers = ask(Addresses(source), silent)
+        except OptionError as error:
+            silent[str(source.urls_file)] = str(error)
     snapshots = lake.existing()
     tables = {name: _table(name, snapshot) for name, snapshot in snapshots.items()}
     landing = snapshots.get(BRONZE.name)

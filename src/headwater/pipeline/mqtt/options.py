@@ -208,7 +208,7 @@ class ReadOptions(BrokerOptions):
         "sessionExpiry", "Seconds that the broker keeps our session while we are away.", _whole(1, 2**32 - 1), 604_800
     )
     max_rows: int | None = _option(
-        "maxRowsPerBatch", "Rows of a micro-batch; by default all there are.", _whole(1), None
+        "maxRowsPerTrigger", "Rows of a micro-batch; by default all there are.", _whole(1), None
     )
     partition_rows: int = _option("rowsPerPartition", "Rows of one input partition.", _whole(1), 25_000)
     spool_bytes: int = _option("spoolBytes", "Bytes that are not committed; above, we stop reading.", _size, 256 << 20)

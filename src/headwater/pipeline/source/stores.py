@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from headwater.pipeline.options import OptionError
+from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.settings import Settings, Start
 from headwater.store.reader import Refused, StoreReader, Unreachable
 
@@ -58,13 +58,13 @@ class Stores:
         self._silent: dict[str, str] = {}
         """Addresses that do not answer, and why: each is told once."""
         self._urls: dict[str, str] = {}
-        self._addresses: list[str] | None = None
+        self._addresses = Addresses(settings)
 
     def look(self) -> dict[str, StoreNow]:
         """The stores that answer now, by id. Raises Refused if one answers that we may not ask, OptionError if the file
         of addresses cannot be read at first."""
         found: dict[str, StoreNow] = {}
-        addresses = self._named()
+        addresses = self._addresses.now()
         self._silent = {url: why for url, why in self._silent.items() if url in addresses}
         for url in addresses:
             now = self._ask(url)
@@ -88,7 +88,7 @@ class Stores:
             if id not in found:
                 raise DataLoss(
                     f"the store {id}, of which there is something to read, is at none of the addresses now "
-                    f"({', '.join(self._addresses or ())}). Start its node, or name its address."
+                    f"({', '.join(self._addresses.now())}). Start its node, or name its address."
                 )
         return found
 
@@ -111,17 +111,6 @@ class Stores:
     def silent(self) -> list[str]:
         """Addresses where nothing answered at the last look."""
         return sorted(self._silent)
-
-    def _named(self) -> list[str]:
-        """The addresses. A file that is away for a moment changes nothing."""
-        try:
-            self._addresses = self.settings.addresses()
-        except (OSError, UnicodeDecodeError) as error:
-            why = f"the file of addresses {self.settings.urls_file} cannot be read: {error}"
-            if self._addresses is None:
-                raise OptionError(why) from None
-            log.warning("%s; those from before are used", why)
-        return self._addresses
 
     def _ask(self, url: str) -> StoreNow | None:
         try:
