@@ -108,7 +108,9 @@ def test_what_flows_is_in_tables_and_no_java_is_left(tmp_path: Path) -> None:
     words = ["demo", "--port", str(free_port()), "--rest-port", str(free_port()), "--data-dir", str(tmp_path)]
     java: list[int] = []
     with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        said, errors = _interrupted(process, r"final until \d\d:\d\d:\d\dZ", signal.SIGTERM, WITH_SPARK, java)
+        said, errors = _interrupted(
+            process, r"final until \d\d:\d\d:\d\dZ \([1-9]\d* windows\)", signal.SIGTERM, WITH_SPARK, java
+        )
     assert process.returncode == 0
     assert said.endswith("stopped.\n")
     assert errors == ""

@@ -85,6 +85,7 @@ class PipelineView:
                 ("lag", _lag(status)),
                 ("silver behind", f"{status.behind:,}"),
                 ("final until", _clock(status.final_until)),
+                ("windows", f"{status.windows:,}"),
             ]
         )
 
@@ -97,7 +98,7 @@ class PipelineView:
             f"landed {status.rows:,} ({self._flow.rates[-1]:,.0f}/s)",
             f"lag {_lag(status)}",
             f"silver behind {status.behind:,}",
-            f"final until {_clock(status.final_until)}",
+            f"final until {_clock(status.final_until)} ({status.windows:,} windows)",
         ]
         if self._totals:
             words.append("completeness " + " ".join(f"{name} {count:,}" for name, count in self._totals.items()))

@@ -85,6 +85,11 @@ class Status:
         return sum(each.behind for each in self.stores)
 
     @property
+    def windows(self) -> int:
+        """Those in gold."""
+        return self.tables[GOLD.name].rows if GOLD.name in self.tables else 0
+
+    @property
     def final_until(self) -> datetime | None:
         """Before it, windows are final and written."""
         return self.tables[GOLD.name].until if GOLD.name in self.tables else None
