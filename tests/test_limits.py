@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import runpy
 from dataclasses import fields
@@ -11,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from headwater.interest.methods import make
+from headwater.interest.sharing import Announcer
 from headwater.node.config import Config
 from headwater.node.settings import leaves, rows_of
 from headwater.pipeline.jobs.settings import Settings as PipelineSettings
@@ -85,7 +88,8 @@ def test_every_setting_that_a_limit_names_exists() -> None:
     named = [(row.what, name) for row in rows() for name in re.findall(r"`([\w.]+)`", row.setting)]
     of_the_pipeline = {each.name for each in fields(PipelineSettings)}
     options = {*SOURCE_OPTIONS, *SINK_OPTIONS, *(each.metadata["name"] for each in fields(ReadOptions))}
-    known = {*Config.model_fields, *LEAVES, *of_the_pipeline, *options}
+    of_interest = {*inspect.signature(make).parameters, *inspect.signature(Announcer).parameters}
+    known = {*Config.model_fields, *LEAVES, *of_the_pipeline, *options, *of_interest}
     assert [f"{what}: {name}" for what, name in named if name not in known] == []
 
 

@@ -19,6 +19,7 @@ COMPILED: Final = (
     "wire",
     "session",
     "routing",
+    "interest",
     "store/intake",
     "store/extract",
     "node/stats",

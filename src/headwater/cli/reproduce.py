@@ -73,6 +73,33 @@ def _swept(quick: bool, json: Path | None, out: Path | None, seed: int, seeds: i
 
 
 @reproduce.command()
+def interest(
+    quick: Quick = False,
+    json: Json = None,
+    out: Out = None,
+    seed: Annotated[int, typer.Option(help="Of filters and topics: the same seed gives the same results.")] = 1,
+    trials: Annotated[int, typer.Option(min=1, help="Of each set-up and value.")] = 10,
+    spark: Annotated[
+        str | None,
+        typer.Option(metavar="MASTER", help="As a Spark job: local[*], spark://host:port or sc://host:port."),
+    ] = None,
+) -> None:
+    """Wildcard filters in Bloom filters: how much is asked for one topic, by all methods."""
+    from headwater.bench.reproduce.interest.experiment import run
+    from headwater.bench.sweep import PointFailed
+    from headwater.pipeline.java import NoJava
+    from headwater.pipeline.session import NoSpark
+
+    try:
+        status = run(quick, json, out, seed, trials, spark)
+    except (PointFailed, NoSpark, NoJava, OSError) as error:
+        fail("reproduce interest", str(error))
+    except KeyboardInterrupt:
+        fail("reproduce interest", "stopped.", 130)
+    raise typer.Exit(status)
+
+
+@reproduce.command()
 def edge(
     quick: Quick = False,
     json: Json = None,

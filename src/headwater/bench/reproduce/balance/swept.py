@@ -5,23 +5,19 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.bench import machine
 from headwater.bench.figure import FigureError
 from headwater.bench.reproduce.balance.grid import GridPoint, Measured, points, run_point
 from headwater.bench.reproduce.balance.sweep_figure import draw
 from headwater.bench.reproduce.balance.sweep_tables import Summary, records, summarise, tables
+from headwater.bench.reproduce.computing import progress, session
 from headwater.bench.reproduce.page import markdown, rich_table
-from headwater.bench.sweep import Watch, sweep
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from rich.console import Console
+from headwater.bench.sweep import sweep
 
 TITLE: Final = "# Shared subscriptions with members of unequal speed, over a grid"
 PAGE: Final = 160
@@ -44,7 +40,7 @@ def run(
     grid = points(range(first_seed, first_seed + seeds), quick)
     facts = _facts(master, first_seed, seeds, len(grid))
     console.print("\n".join(f"{name}: {value}" for name, value in facts.items()), highlight=False, markup=False)
-    with _session(master, folder) as spark, _progress(console, len(grid)) as watch:
+    with session(master, "headwater reproduce balance", folder) as spark, progress(console, len(grid)) as watch:
         measured = sweep(run_point, grid, spark, watch)
     summaries = summarise(grid, measured)
     if json_file is not None:
@@ -63,33 +59,6 @@ def _facts(master: str | None, first_seed: int, seeds: int, trials: int) -> dict
     del facts["mosquitto"]
     last = first_seed + seeds - 1
     return {**facts, "computed": master or "in this process", "seeds": f"{first_seed}–{last}", "trials": f"{trials:,}"}
-
-
-@contextmanager
-def _session(master: str | None, folder: Path | None) -> Iterator[SparkSession | None]:
-    """What Java says goes into the folder, if there is one."""
-    if master is None:
-        yield None
-        return
-    from headwater.pipeline.session import end_session, make_session
-
-    session = make_session(
-        master, name="headwater reproduce balance", log=None if folder is None else folder / "spark.log"
-    )
-    try:
-        yield session
-    finally:
-        end_session(session)
-
-
-@contextmanager
-def _progress(console: Console, count: int) -> Iterator[Watch]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, refresh_per_second=4) as progress:
-        task = progress.add_task("trials", total=count)
-        yield lambda done, _: progress.update(task, completed=done)
 
 
 # ---- files -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,92 @@
+"""`headwater reproduce interest`: the grid of figures 4 to 6, here or on Spark, and what a folder gets of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from headwater.bench import machine
+from headwater.bench.figure import FigureError
+from headwater.bench.reproduce.computing import progress, session
+from headwater.bench.reproduce.interest.pictures import draw_all
+from headwater.bench.reproduce.interest.plan import METHODS, TRIALS, Point, points
+from headwater.bench.reproduce.interest.results import Row, records, rows, tables
+from headwater.bench.reproduce.interest.trial import Measured, run_point
+from headwater.bench.reproduce.page import insert, markdown, rich_table
+from headwater.bench.sweep import sweep
+
+NAME: Final = "interest"
+PAGE: Final = 160
+"""Columns of the output if it does not go to a terminal."""
+DENIED: Final = 1
+"""Exit status when a mended method has denied a topic that is wanted."""
+
+
+def run(
+    quick: bool,
+    json_file: Path | None,
+    folder: Path | None,
+    seed: int = 1,
+    trials: int = TRIALS,
+    master: str | None = None,
+) -> int:
+    """Compute, print, write; the exit status. Raises PointFailed, NoSpark, NoJava, OSError."""
+    from rich.console import Console
+
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    if json_file is not None:
+        json_file.touch()
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PAGE)
+    grid = points(quick, trials, seed)
+    facts = machine.describe(f"headwater reproduce interest{' --quick' if quick else ''}")
+    del facts["mosquitto"]
+    facts |= {"computed": master or "in this process", "seed": str(seed), "trials of each": str(trials)}
+    console.print("\n".join(f"{name}: {value}" for name, value in facts.items()), highlight=False, markup=False)
+    with session(master, "headwater reproduce interest", folder) as spark, progress(console, len(grid)) as watch:
+        measured = sweep(run_point, grid, spark, watch)
+    found = rows(grid, measured)
+    if json_file is not None:
+        json_file.write_text(json.dumps(records(found), indent=1) + "\n")
+    for table in tables(found):
+        console.print()
+        console.print(rich_table(table))
+    if folder is not None:
+        for file in write(facts, grid, measured, found, folder):
+            console.print(f"wrote {file}", highlight=False, markup=False)
+    return DENIED if any(_denied(row) for row in found) else 0
+
+
+def _denied(row: Row) -> bool:
+    return any(count for method, count in zip(METHODS, row.denied, strict=True) if not method.endswith("-paper"))
+
+
+def write(
+    facts: dict[str, str], grid: Sequence[Point], measured: Sequence[Measured], found: Sequence[Row], folder: Path
+) -> list[Path]:
+    """Tables, figures, every trial and the means; returns the files. A page that is there keeps its text."""
+    page, trials, data = (folder / f"{NAME}.{kind}" for kind in ("md", "csv", "json"))
+    try:
+        pictures = draw_all(found, folder)
+    except FigureError as problem:
+        print(problem, file=sys.stderr)
+        pictures = []
+    parts = ["\n".join(f"- {name}: {value}" for name, value in facts.items())]
+    parts += [markdown(table) for table in tables(found)]
+    parts += [f"![{file.stem}]({file.name})" for file in pictures]
+    page.write_text(insert(page.read_text() if page.exists() else "", "\n\n".join(parts), NAME))
+    with trials.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["setup", "parameter", "value", "trial", "wanted", *METHODS])
+        for point, each in zip(grid, measured, strict=True):
+            label = (point.setup, point.parameter, f"{point.value:g}", point.trial, int(each.is_wanted))
+            writer.writerow([*label, *each.probes])
+    content = {"machine": facts, "rows": [row._asdict() for row in found], "results": records(found)}
+    data.write_text(json.dumps(content, indent=1) + "\n")
+    return [page, trials, data, *pictures]

@@ -1,0 +1,97 @@
+"""One trial: filters and a published topic as the paper makes them, and what each method asks to find it.
+
+A level is ten random characters. A filter with wildcards is made of a topic: of all its forms with wildcards one is
+chosen, each as likely as any other. Without `#`, any of the m levels that may have wildcards has `+`, but not none: 2^m
+− 1 forms. With `#` at one of those levels, any of the i before it has `+`: Σ 2^i, which is 2^m − 1 again.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final, NamedTuple
+
+from headwater.bench.reproduce.interest.plan import METHODS, P_OF_A_QUESTION, P, Parameters, Point
+from headwater.interest.bf import Bf
+from headwater.interest.bfp import Bfp
+from headwater.interest.bloom import filled_bloom
+from headwater.interest.elements import Elements
+from headwater.interest.filter import Interest
+from headwater.interest.prefix import Prefix
+from headwater.interest.summary import Summary
+from headwater.routing.topics import levels_match
+
+NO_BOUND: Final = 1 << 40
+
+
+class Measured(NamedTuple):
+    """Questions, in the order of METHODS; and whether it said that the topic is wanted, and whether it is."""
+
+    probes: tuple[int, ...]
+    found: tuple[bool, ...]
+    is_wanted: bool
+
+
+def run_point(point: Point) -> Measured:
+    random = Random(f"{point.seed} {point.row} {point.trial}")
+    parameters = point.parameters
+    topic = [name(random) for _ in range(parameters.n_lv)]
+    filters = [one_filter(point.setup, parameters, topic, random) for _ in range(parameters.n_t)]
+    probes, found = [], []
+    for method in _filled(filters, parameters):
+        found.append(method.may_match("/".join(topic)))
+        probes.append(method.probes)
+    return Measured(tuple(probes), tuple(found), any(levels_match(each, topic) for each in filters))
+
+
+def name(random: Random) -> str:
+    return f"{random.getrandbits(40):010x}"
+
+
+def one_filter(setup: str, parameters: Parameters, topic: list[str], random: Random) -> list[str]:
+    while True:
+        levels = [name(random) for _ in range(parameters.n_lv)]
+        if random.random() < parameters.p_wc:
+            levels = with_wildcards(levels, parameters.l_wc, random)
+        if setup != "a" and not any(level not in ("+", "#") for level in levels):
+            continue
+        if setup == "c" and levels_match(levels, topic):
+            continue
+        return levels
+
+
+def with_wildcards(levels: list[str], first: int, random: Random) -> list[str]:
+    """One of all forms; the levels themselves, if none of them may have a wildcard."""
+    free = len(levels) - first
+    half = (1 << free) - 1
+    if half <= 0:
+        return levels
+    chosen = random.randrange(2 * half)
+    if chosen < half:
+        return _plus(levels, first, chosen + 1)
+    rest = chosen - half + 1  # from 2^i on, there are 2^i forms with `#` behind i levels that may have `+`
+    before = rest.bit_length() - 1
+    return [*_plus(levels[: first + before], first, rest - (1 << before)), "#"]
+
+
+def _plus(levels: list[str], first: int, which: int) -> list[str]:
+    return ["+" if at >= first and which >> (at - first) & 1 else level for at, level in enumerate(levels)]
+
+
+def _filled(filters: list[list[str]], parameters: Parameters) -> list[Interest]:
+    """In the order of METHODS. Methods that store the same strings share a Bloom filter."""
+    texts = ["/".join(levels) for levels in filters]
+    whole = filled_bloom((text.encode() for text in texts), parameters.n_t, P_OF_A_QUESTION, 1)
+    patterns = [Bfp(is_mended=False), Bfp()]
+    for method in patterns:
+        for levels in filters:
+            method.added(levels)
+    made: list[Interest] = [Elements(method, whole, NO_BOUND) for method in (Bf(is_mended=False), Bf(), *patterns)]
+    for prefix in (Prefix(is_mended=False), Prefix()):
+        strings = {element.encode() for levels in filters for element in prefix.elements(levels)}
+        made.append(Elements(prefix, filled_bloom(strings, len(strings), P_OF_A_QUESTION, 1), NO_BOUND))
+    summary = Summary(p=P, seed=1, most_probes=NO_BOUND)
+    for text in texts:
+        summary.add(text)
+    made.append(summary)
+    assert len(made) == len(METHODS)
+    return made
