@@ -15,12 +15,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from headwater.interest.hashing import MASK, mixed
+from headwater.interest.hashing import BITS, MASK, mixed
 from headwater.interest.sizing import LINE_BYTES
 
 PAGE_LINES: Final = 64
 PAGE_BYTES: Final = PAGE_LINES * LINE_BYTES
-AT_ONCE: Final[i64] = 6
+FACT_BITS: Final = 48
+AT_ONCE: Final[i64] = 5
 """Positions that one hash gives."""
 NO_LINE: Final = bytes(LINE_BYTES)
 _STEP: Final[i64] = 0x2545_F491_4F6C_DD1D
@@ -36,7 +37,7 @@ TERMINAL: Final = REST | END
 
 def fact_hash(prefix: i64, kind: i64) -> i64:
     """Its lowest bit says whether the fact is a terminal one, so that the hash is all that has to be kept of it."""
-    found = mixed((prefix + kind * _APART) & MASK)
+    found = mixed((prefix + kind * _APART) & MASK) >> (BITS - FACT_BITS)
     return (found & ~1) | (1 if kind & TERMINAL else 0)
 
 

@@ -199,7 +199,7 @@ class Summary(SharedSummary, Owned):
         made = geometry(int(inner), int(terminal), self._tests, self.p)
         if made != self.geometry:
             self.geometry = made
-            self._ledger = self._ledger.resized(made.lines)
+            self._ledger.resize(made.lines)
             self.lines.fill([self._ledger.line(number, made.inner, made.terminal) for number in range(made.lines)])
             self.changed.clear()
             self.generation += 1
