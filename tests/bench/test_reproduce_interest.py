@@ -9,6 +9,8 @@ from random import Random
 
 import pytest
 
+from headwater.bench.reproduce.interest.broker_cost import cases, draw, measure
+from headwater.bench.reproduce.interest.broker_cost import records as cost_records
 from headwater.bench.reproduce.interest.experiment import run
 from headwater.bench.reproduce.interest.plan import METHODS, Parameters, Point, points
 from headwater.bench.reproduce.interest.results import records, rows, tables
@@ -90,3 +92,17 @@ def test_a_folder_gets_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         *(f"interest-{n}.svg" for n in ("4-a", "5-b", "6-c")),
     }
     assert "figure 6, set-up c" in (tmp_path / "out" / "interest.md").read_text()
+
+
+def test_what_it_costs_a_broker(tmp_path: Path) -> None:
+    """A slice: every kind of broker once, a tenth of a second each."""
+    listed = list(cases())
+    assert len(listed) == 1 + 5 + 4 * 5
+    chosen = [case for case in listed if case.name in ("none", "queries=1000", "summary/n_lv=2")]
+    found = measure(0.2, lambda done, count: None, chosen)
+    none, asked, _ = found
+    assert none.rate > 2 * asked.rate > 0
+    assert asked.latency > none.latency > 0
+    assert [each["name"] for each in cost_records(found)][:2] == ["figure7/none/msgs_per_s", "figure7/none/latency_ms"]
+    draw(found, tmp_path / "7.svg")
+    assert (tmp_path / "7.svg").stat().st_size > 1000

@@ -83,8 +83,14 @@ def interest(
         str | None,
         typer.Option(metavar="MASTER", help="As a Spark job: local[*], spark://host:port or sc://host:port."),
     ] = None,
+    broker: Annotated[
+        bool, typer.Option("--broker", help="Instead, what it costs a broker to ask for every PUBLISH (figure 7).")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Of each measurement with --broker.")] = 10.0,
 ) -> None:
     """Wildcard filters in Bloom filters: how much is asked for one topic, by all methods."""
+    if broker:
+        raise typer.Exit(_broker_cost(1.0 if quick else seconds, json, out))
     from headwater.bench.reproduce.interest.experiment import run
     from headwater.bench.sweep import PointFailed
     from headwater.pipeline.java import NoJava
@@ -97,6 +103,20 @@ def interest(
     except KeyboardInterrupt:
         fail("reproduce interest", "stopped.", 130)
     raise typer.Exit(status)
+
+
+def _broker_cost(seconds: float, json: Path | None, out: Path | None) -> int:
+    from headwater.bench.contenders import BrokerError
+    from headwater.bench.load import LoadError
+    from headwater.bench.reproduce.interest.broker_cost import run
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
+    try:
+        return run(seconds, json, out)
+    except (BrokerError, LoadError, OSError) as error:
+        fail("reproduce interest --broker", str(error))
+    except KeyboardInterrupt:
+        fail("reproduce interest --broker", "stopped.", 130)
 
 
 @reproduce.command()
