@@ -16,7 +16,7 @@ from headwater.interest.bfp import Bfp
 from headwater.interest.bloom import filled_bloom
 from headwater.interest.elements import Elements
 from headwater.interest.filter import Interest
-from headwater.interest.prefix import Prefix
+from headwater.interest.prefix import MARK, PAPERS_MARK, Prefix, prefixes
 from headwater.interest.summary import Summary
 from headwater.routing.topics import levels_match
 
@@ -78,7 +78,8 @@ def _plus(levels: list[str], first: int, which: int) -> list[str]:
 
 
 def _filled(filters: list[list[str]], parameters: Parameters) -> list[Interest]:
-    """In the order of METHODS. Methods that store the same strings share a Bloom filter."""
+    """In the order of METHODS. Methods that store the same strings share a Bloom filter; the two that differ in their
+    end mark do so, too, as no name here has either."""
     texts = ["/".join(levels) for levels in filters]
     whole = filled_bloom((text.encode() for text in texts), parameters.n_t, P_OF_A_QUESTION, 1)
     patterns = [Bfp(is_mended=False), Bfp()]
@@ -86,9 +87,12 @@ def _filled(filters: list[list[str]], parameters: Parameters) -> list[Interest]:
         for levels in filters:
             method.added(levels)
     made: list[Interest] = [Elements(method, whole, NO_BOUND) for method in (Bf(is_mended=False), Bf(), *patterns)]
-    for prefix in (Prefix(is_mended=False), Prefix()):
-        strings = {element.encode() for levels in filters for element in prefix.elements(levels)}
-        made.append(Elements(prefix, filled_bloom(strings, len(strings), P_OF_A_QUESTION, 1), NO_BOUND))
+    strings = set()
+    for levels, text in zip(filters, texts, strict=True):
+        strings.update(prefixes(levels, MARK))
+        strings.add(text + PAPERS_MARK)
+    by_prefix = filled_bloom((each.encode() for each in strings), len(strings), P_OF_A_QUESTION, 1)
+    made += [Elements(method, by_prefix, NO_BOUND) for method in (Prefix(is_mended=False), Prefix())]
     summary = Summary(p=P, seed=1, most_probes=NO_BOUND)
     for text in texts:
         summary.add(text)
