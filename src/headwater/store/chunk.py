@@ -130,6 +130,11 @@ class Chunk:
         self.payload = payload
         self.properties = properties
 
+    @property
+    def last_arrival(self) -> int:
+        """Of the last message; there is one. In plain terms for compiled modules, which know no numpy."""
+        return int(self.arrival[-1])
+
     def __len__(self) -> int:
         return len(self.position)
 

@@ -37,7 +37,7 @@ def _last_arrival(store: Store) -> int:
     """Of the messages that the store has; the wall clock may have been set back since."""
     if store.next == store.first:
         return 0
-    return max(int(chunk.arrival[-1]) for chunk in store.select(Query(after=store.next - 2)))
+    return max(chunk.last_arrival for chunk in store.select(Query(after=store.next - 2)))
 
 
 class Coordinator:
