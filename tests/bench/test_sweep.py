@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from headwater.bench.reproduce.balance.grid import points, run_point
+from headwater.bench.reproduce.interest import plan as interest
+from headwater.bench.reproduce.interest.trial import run_point as run_interest
 from headwater.bench.sweep import PointFailed, sweep
 from headwater.cli.app import app
 from headwater.pipeline.session import SHORT_LIFE, end_session, make_session
@@ -62,6 +64,10 @@ class TestOnSpark:
         assert sweep(run_point, grid, spark, lambda *both: told.append(both)) == sweep(run_point, grid)
         assert told[-1] == (len(grid), len(grid))
         assert told == sorted(told)
+
+    def test_filters_and_topics_are_the_same_everywhere(self, spark: SparkSession) -> None:
+        grid = [interest.Point(setup, "n_t", 50, trial, 1) for setup in "abc" for trial in range(3)]
+        assert sweep(run_interest, grid, spark) == sweep(run_interest, grid)
 
     def test_more_points_than_tasks(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("headwater.bench.sweep.MOST_TASKS", 3)
