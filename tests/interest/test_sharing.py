@@ -12,6 +12,7 @@ from headwater.interest.filter import Incompatible
 from headwater.interest.methods import make
 from headwater.interest.sharing import KEPT, NOTHING, Announcer, Listener, State
 from headwater.interest.summary import Summary
+from headwater.interest.written import Writing
 from headwater.routing.topics import matches
 
 FILTERS = ["a", "a/b", "a/+", "a/#", "+/b/c", "#", "x/y/z", "x/+/z", "$SYS/#", "", "q/r/s/t/u/v", "q/r/s/t/u/w"]
@@ -163,6 +164,25 @@ def test_strange_messages() -> None:
         assert not there.is_sure
     there.take(here.whole())
     assert there.is_sure
+
+
+def test_changes_that_cannot_be() -> None:
+    here, there = announcer(), Listener()
+    there.take(here.whole())
+    state = there.has
+    for kinds, flips in ((b"", [1]), (b"\0", [10**9]), (b"\0", [])):
+        made = Writing("delta")
+        for number in (state.incarnation, state.epoch, 0):
+            made.number(number)
+        made.runs(kinds)
+        made.number(len(flips) + (not flips))
+        for each in flips:
+            made.number(each)
+        with pytest.raises(Incompatible):
+            there.take(made.done())
+        assert there.may_match("a")
+    there.take(here.whole())
+    assert is_same(here, there)
 
 
 histories = st.lists(

@@ -11,6 +11,7 @@ from headwater.interest.methods import decode
 from headwater.interest.shared_summary import MOST_ANSWERS
 from headwater.interest.sizing import LINE_BYTES, Geometry, bloom, geometry
 from headwater.interest.summary import Summary
+from headwater.interest.written import Writing
 from headwater.routing.topics import matches
 
 
@@ -169,6 +170,20 @@ def test_only_summaries_of_the_same_seed_go_together() -> None:
         one.merge(two)
     with pytest.raises(Incompatible, match="the same seed"):
         one.merge(decode(one.encode()))
+
+
+@pytest.mark.parametrize(
+    "numbers", [(1, 0, 6, 9), (1, 1, 0, 9), (1, 1, 6, 0), (1, 1, 6, 10**9), (1, 1, 10**9, 6), (1, 2, 6, 9)]
+)
+def test_a_shape_that_cannot_be_is_refused(numbers: tuple[int, ...]) -> None:
+    for kinds in (b"\0", b""):
+        made = Writing("summary")
+        for number in numbers if kinds else (1, 1, 6, 9):
+            made.number(number)
+        made.runs(kinds)
+        made.block(bytes(LINE_BYTES))
+        with pytest.raises(Incompatible, match="not what it should be"):
+            decode(made.done())
 
 
 def test_sizes() -> None:

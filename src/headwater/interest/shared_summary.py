@@ -27,7 +27,7 @@ from mypy_extensions import i64
 from headwater.interest.filter import MOST_PROBES, Incompatible, Interest, Statistics
 from headwater.interest.hashing import extended, level_hash, root_hash
 from headwater.interest.lines import END, LITERAL, PAGE_LINES, PLUS, REST, Lines, fact_hash, has, line_of
-from headwater.interest.sizing import LINE_BYTES, Geometry
+from headwater.interest.sizing import LINE_BYTES, MOST, Geometry
 from headwater.interest.written import Reading, Writing
 
 KIND: Final = "summary"
@@ -160,7 +160,7 @@ def read_summary(data: Reading) -> SharedSummary:
     kinds = data.runs(MOST_LEVELS)
     content = data.block()
     data.end()
-    if not kinds or not (inner and terminal and lines) or len(content) != lines * LINE_BYTES:
+    if not kinds or not lines or len(content) != lines * LINE_BYTES or not 0 < inner <= MOST >= terminal > 0:
         raise Incompatible("a summary is not what it should be")
     made = SharedSummary(seed, Geometry(lines, inner, terminal), kinds)
     made.lines.read(content)

@@ -210,6 +210,8 @@ class Listener:
         if epoch > self.has.epoch:
             return False
         kinds = data.runs(MOST_LEVELS)
+        if not kinds:
+            raise Incompatible("a change of a summary is not what it should be")
         self._flip(data)
         data.end()
         self._summary.kinds = kinds
