@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("headwater", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headwater")
 
+FEWEST = 5
+"""Examples that a property is tested with at least."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("broker", "wire scenarios")
@@ -16,6 +19,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--skip-deviating", metavar="NAME", help="leave out scenarios from which this broker is known to deviate"
     )
+
+    parser.addoption(
+        "--lightly",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="property tests below this path have a quarter of their examples, as they are run elsewhere with all",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    paths = [config.rootpath / each for each in config.getoption("--lightly")]
+    seen: set[int] = set()
+    for item in items:
+        if any(item.path.is_relative_to(each) for each in paths):
+            holder = _settings_holder(item)
+            if holder is not None and id(holder[0]) not in seen:
+                seen.add(id(holder[0]))
+                made: settings = getattr(*holder)
+                setattr(*holder, settings(made, max_examples=max(FEWEST, made.max_examples // 4)))
+
+
+def _settings_holder(item: pytest.Item) -> tuple[object, str] | None:
+    """Who has the settings of a property test or a state machine, and under which name."""
+    test = getattr(item, "obj", None)
+    if hasattr(test, "_hypothesis_internal_use_settings"):
+        return getattr(test, "__func__", test), "_hypothesis_internal_use_settings"
+    machine = getattr(item, "cls", None)
+    return (machine, "settings") if isinstance(getattr(machine, "settings", None), settings) else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
