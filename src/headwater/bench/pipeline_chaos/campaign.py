@@ -44,7 +44,8 @@ class Totals:
             point: sum(count for place, count in self.kills.items() if place.partition("/")[0] == point)
             for point in PIPELINE_POINTS
         }
-        named = [place for place in EVERYTHING if place != FIRST]
+        tables = {place.partition("/")[0] for place in self.kills if "/" in place}
+        named = [place for place in EVERYTHING if place != FIRST and place not in tables]
         return {
             "kills": self.kills.total(),
             "kills by point": of_points,
