@@ -90,6 +90,22 @@ def test_the_source_gives_all_columns_with_their_types(mixed: Mixed) -> None:
     assert sorted((row.store, row.position) for row in mixed.rows) == span("s1", 1, 40) + span("s2", 1, 40)
 
 
+def test_that_java_goes_first_is_no_news(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    server: Any = getattr(spark.sparkContext, "_accumulatorServer")  # noqa: B009 # it is not typed
+    for error, words in (
+        (EOFError(), ""),
+        (ConnectionResetError(), ""),
+        (ValueError("of ours"), "ValueError: of ours"),
+    ):
+        try:
+            raise error
+        except Exception:
+            server.handle_error(None, ("127.0.0.1", 1))
+        said = capfd.readouterr().err
+        assert words in said
+        assert bool(words) == bool(said)
+
+
 def test_queries_of_a_dataframe_do_not_mix(mixed: Mixed) -> None:
     source = mixed.load()
     assert source.where("topic = 'a'").count() == 8

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mypy_extensions import mypyc_attr
+
 from headwater.interest.bloom import Bloom, CountingBloom
 from headwater.interest.filter import MOST_PROBES, Incompatible, Interest, Owned, Statistics
 from headwater.interest.written import Writing
@@ -44,6 +46,7 @@ class Method:
         """What has to travel beside the strings."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Asking:
     """Counts what is asked for."""
 

@@ -82,11 +82,30 @@ def make_session(
         os.environ["PYTHONPATH"] = os.pathsep.join(_paths())  # before Java starts, whose workers inherit it
     with contextlib.nullcontext() if log is None else _chatter_into(log):
         session = _started(builder)
+    _expect_the_end()
     for key, value in SETTINGS.items():
         session.conf.set(key, value)
     ship(session, master)
     register(session)
     return session
+
+
+def _expect_the_end() -> None:
+    """PySpark has a server for counters that Java sends, and prints a traceback if Java goes before the server does:
+    which of them is first is chance."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    server: Any = getattr(context, "_accumulatorServer", None)  # Spark Connect has none
+    if server is None:
+        return
+    said = type(server).handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            said(server, request, address)
+
+    server.handle_error = handle_error
 
 
 def end_session(session: SparkSession, patience: float = 20.0) -> None:
