@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from headwater.bench.node import RunningNode
 from headwater.client import Properties
-from headwater.pipeline.mqtt.keeper import Keeper, SpoolerFailed
+from headwater.pipeline.mqtt.keeper import Keeper, SpoolerFailed, send_away
 from headwater.pipeline.mqtt.remote import Address, Remote, SpoolerError, records
 from headwater.pipeline.mqtt.source import SpoolLost
 from tests.brokers import both_brokers, free_port, running
@@ -356,6 +356,18 @@ def test_a_broker_that_refuses_is_an_error_of_the_query(tmp_path: Path) -> None:
         pytest.raises(SpoolerFailed, match=r"(?i)not authorized"),
     ):
         wait_until(reading.plan, "it fails")
+
+
+def test_a_spooler_can_be_sent_away(broker: int, tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    send_away(folder)
+    with query(broker, folder, linger="60") as reading:
+        reading.plan()
+        pid = reading.pid
+        reading.reader.stop()
+        send_away(folder)
+        wait_until(lambda: not is_alive(pid), "it has left")
+        send_away(folder)
 
 
 def test_over_tls_both_sides_show_certificates(tmp_path: Path) -> None:

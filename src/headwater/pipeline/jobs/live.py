@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.pipeline.jobs.settings import Settings
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 APP: Final = "live"
 
 
+def spool(lake: Lake) -> Path:
+    return lake.folder / "spool" / "live"
+
+
 def start(spark: SparkSession, lake: Lake, settings: Settings) -> StreamingQuery:
     """Reads `settings.live_broker`, which has to be a node that stores: others tell no positions."""
     from pyspark.sql import functions as F
@@ -24,7 +29,7 @@ def start(spark: SparkSession, lake: Lake, settings: Settings) -> StreamingQuery
     reading = spark.readStream.format("mqtt").option("positions", "true")
     for name, value in settings.live_options().items():
         reading = reading.option(name, value)
-    rows = reading.option("spool", str(lake.folder / "spool" / "live")).load()
+    rows = reading.option("spool", str(spool(lake))).load()
     return (
         rows.where("store is not null and position is not null")
         .withColumn("day", F.to_date("received"))

@@ -22,6 +22,7 @@ from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import LakeError
 from headwater.pipeline.lake.upkeep import tidy
+from headwater.pipeline.mqtt.keeper import send_away
 from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.tables import BRONZE, SILVER
 
@@ -105,6 +106,8 @@ class Pipeline:
         """A batch that is under way is finished by the next run."""
         for query in self.queries:
             query.stop()
+        if self.queries and self.settings.live_broker:
+            send_away(live.spool(self.lake))
         self.queries.clear()
 
     # ---- rounds ------------------------------------------------------------------------------------------------

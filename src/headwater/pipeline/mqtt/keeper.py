@@ -8,12 +8,14 @@ reading go on.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, Final
 
 from headwater.pipeline.mqtt.options import ReadOptions
@@ -36,6 +38,18 @@ _launched: Final[list[subprocess.Popen[bytes]]] = []
 def reap() -> None:
     """Forget those that have ended."""
     _launched[:] = [each for each in _launched if each.poll() is None]
+
+
+def send_away(folder: Path) -> None:
+    """The spooler of this folder, if there is one: the query is over, and nothing is lost, as the broker keeps what was
+    not committed. It would leave by itself when its `linger` is over."""
+    address = former_address(folder)
+    if not address:
+        return
+    remote = Remote(Address(address["host"], address["port"], address["token"]), timeout=1.0)
+    with contextlib.suppress(SpoolerError, *CUT):
+        remote.post("/leave")
+    remote.close()
 
 
 class SpoolerFailed(Exception):
