@@ -1,8 +1,14 @@
-"""A standalone cluster whose machines do not have our package: two workers land stores together."""
+"""A standalone cluster whose machines do not have our package: two workers land stores together, and one executor is
+killed."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +19,7 @@ from tests.pipeline.bare_python import make_bare_python
 from tests.pipeline.landed import check_landed, run_client, served_stores
 from tests.pipeline.spark_processes import QUICK_JAVA, cluster
 
+PATIENCE = 120.0
 OF_A_STREAM = "sql.streaming.queryId"
 """A property of the jobs that a streaming query runs."""
 
@@ -22,11 +29,33 @@ def test_two_workers_land_stores_exactly_once(tmp_path: Path) -> None:
     python = make_bare_python(tmp_path / "python")
     events = tmp_path / "events"
     events.mkdir()
+    killed: list[int] = []
     with served_stores() as url, cluster(tmp_path / "cluster", python) as spark:
+        killing = threading.Thread(target=kill_an_executor, args=(tmp_path, killed), daemon=True)
+        killing.start()
         said = run_client(spark.url, url, tmp_path, python, settings(events))
+        killing.join(PATIENCE)
     check_landed(said, tmp_path)
+    assert len(killed) == 1
     executors = spark.executors()
     assert {executors[each] for each in executors_of_streams(events)} == {"worker-0", "worker-1"}
+
+
+def kill_an_executor(folder: Path, killed: list[int]) -> None:
+    """When the first task of a batch has written a file: others are lost, or it is, and run again."""
+    until = time.monotonic() + PATIENCE
+    while not any((folder / "bronze").rglob("*.parquet")):
+        if time.monotonic() > until:
+            return
+        time.sleep(0.02)
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            place = os.readlink(process / "cwd")
+            words = (process / "cmdline").read_bytes()
+            if place.startswith(str(folder / "cluster" / "worker-0")) and b"CoarseGrainedExecutorBackend" in words:
+                os.kill(int(process.name), signal.SIGKILL)
+                killed.append(int(process.name))
+                return
 
 
 def settings(events: Path) -> dict[str, str]:
