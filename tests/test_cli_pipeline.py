@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from headwater.bench.node import RunningNode
+from headwater.bench.spark_cluster import QUICK_JAVA
 from headwater.cli import pipeline_run
 from headwater.cli.app import app
 from headwater.pipeline.derive.settings import Settings as Deriving
@@ -33,7 +34,6 @@ from headwater.pipeline.tables import BRONZE
 from headwater.pipeline.views import answer, register_views
 from headwater.store.reader import StoreReader
 from tests.java_processes import java_of
-from tests.pipeline.spark_processes import QUICK_JAVA
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 400.0

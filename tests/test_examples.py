@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from headwater.bench.node import RunningNode
+from headwater.bench.spark_cluster import QUICK_JAVA
 from headwater.client import SyncClient
 from headwater.wire import FROM_SERVER, PacketReader, decode, encode
 from headwater.wire.packets import (
@@ -31,7 +32,6 @@ from headwater.wire.packets import (
 from tests.brokers import PATIENCE
 from tests.brokers import running as running_broker
 from tests.client.test_tls import Certificates
-from tests.pipeline.spark_processes import QUICK_JAVA
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))

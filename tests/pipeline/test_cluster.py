@@ -3,7 +3,6 @@ killed."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -15,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from headwater.bench.spark_cluster import QUICK_JAVA, Cluster, cluster
 from tests.pipeline.bare_python import make_bare_python
 from tests.pipeline.landed import check_landed, run_client, served_stores
-from tests.pipeline.spark_processes import QUICK_JAVA, cluster
 
 PATIENCE = 120.0
 OF_A_STREAM = "sql.streaming.queryId"
@@ -31,7 +30,7 @@ def test_two_workers_land_stores_exactly_once(tmp_path: Path) -> None:
     events.mkdir()
     killed: list[int] = []
     with served_stores() as url, cluster(tmp_path / "cluster", python) as spark:
-        killing = threading.Thread(target=kill_an_executor, args=(tmp_path, killed), daemon=True)
+        killing = threading.Thread(target=kill_an_executor, args=(spark, tmp_path / "bronze", killed), daemon=True)
         killing.start()
         said = run_client(spark.url, url, tmp_path, python, settings(events))
         killing.join(PATIENCE)
@@ -41,21 +40,17 @@ def test_two_workers_land_stores_exactly_once(tmp_path: Path) -> None:
     assert {executors[each] for each in executors_of_streams(events)} == {"worker-0", "worker-1"}
 
 
-def kill_an_executor(folder: Path, killed: list[int]) -> None:
+def kill_an_executor(spark: Cluster, bronze: Path, killed: list[int]) -> None:
     """When the first task of a batch has written a file: others are lost, or it is, and run again."""
     until = time.monotonic() + PATIENCE
-    while not any((folder / "bronze").rglob("*.parquet")):
+    while not any(bronze.rglob("*.parquet")):
         if time.monotonic() > until:
             return
         time.sleep(0.02)
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            place = os.readlink(process / "cwd")
-            words = (process / "cmdline").read_bytes()
-            if place.startswith(str(folder / "cluster" / "worker-0")) and b"CoarseGrainedExecutorBackend" in words:
-                os.kill(int(process.name), signal.SIGKILL)
-                killed.append(int(process.name))
-                return
+    for process, worker in spark.running_executors().items():
+        if worker == "worker-0":
+            os.kill(process, signal.SIGKILL)
+            killed.append(process)
 
 
 def settings(events: Path) -> dict[str, str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.bare_python import make_bare_python
+from tests.pipeline.connect_server import connect_server
 from tests.pipeline.landed import check_landed, run_client, served_stores
-from tests.pipeline.spark_processes import connect_server
 
 
 @pytest.mark.slow

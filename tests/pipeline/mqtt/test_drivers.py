@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from headwater.bench.spark_cluster import cluster
 from tests.pipeline.bare_python import make_bare_python
 from tests.pipeline.mqtt.queries import Query, numbered, options, publish, query, wait_until
-from tests.pipeline.spark_processes import cluster
 
 PATIENCE = 400
 """Seconds: for machines that have much else to do."""

@@ -1,11 +1,13 @@
-"""python -m headwater.bench.pipeline_chaos [--kills N] [--seed N] [--few] [--sink NAME] [--json FILE] [--keep FOLDER]
+"""python -m headwater.bench.pipeline_chaos [--kills N] [--seed N] [--few] [--cluster] [--sink NAME] [--json FILE]
+    [--keep FOLDER]
 
 Kills the pipeline's processes again and again, at random moments and at every named crash point, and the nodes that it
 reads, and checks that each stored message is in the tables exactly once and that each table is what a recomputation
-makes of the one before.
+makes of the one before. With --cluster, executors are processes of their own on a standalone cluster, and most of those
+that are killed are such.
 
-A run of two hundred kills and more writes docs/results/pipeline-chaos-DATE.json. The exit status is 1 if something was
-found; then the seed is said, and the folder is kept.
+A run of two hundred kills and more writes docs/results/pipeline-chaos[-cluster]-DATE.json. The exit status is 1 if
+something was found; then the seed is said, and the folder is kept.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from pathlib import Path
 from typing import Final
 
 from headwater.bench import machine
-from headwater.bench.pipeline_chaos.aims import EVERYTHING, FEW
+from headwater.bench.pipeline_chaos.aims import EVERYTHING, FEW, ON_A_CLUSTER
 from headwater.bench.pipeline_chaos.campaign import Plan, Totals, run_campaign
-from headwater.bench.pipeline_chaos.episode import Outcome
+from headwater.bench.pipeline_chaos.episode import LOCAL, Outcome
 from headwater.bench.pipeline_chaos.guilty import HONEST, SINKS
 
 RESULTS: Final = Path("docs/results")
@@ -39,6 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the first episode")
     parser.add_argument("--aim", action="append", help="a place or a way to die; repeat; all, unless said")
     parser.add_argument("--few", action="store_true", help="every point once, not for each table")
+    parser.add_argument("--cluster", action="store_true", help="a master and two workers, whose executors are killed")
     parser.add_argument("--sink", choices=(HONEST, *SINKS), default=HONEST, help="others are to be found guilty")
     parser.add_argument("--json", type=Path, help="where to write the result")
     parser.add_argument("--keep", type=Path, help="where folders are made; those of failures stay")
@@ -61,15 +64,19 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # nodes and drivers are ended, too
     logging.getLogger("headwater.client").setLevel(logging.ERROR)  # nodes are away all the time
     folder: Path = arguments.keep or Path(tempfile.mkdtemp(prefix="headwater-pipeline-chaos-"))
-    aims = tuple(arguments.aim or (FEW if arguments.few else EVERYTHING))
+    all_aims = ON_A_CLUSTER if arguments.cluster else FEW if arguments.few else EVERYTHING
     plan = Plan(
         *(arguments.kills, arguments.seed, folder, arguments.per_episode, arguments.nodes, arguments.sink),
-        aims,
+        aims=tuple(arguments.aim or all_aims),
+        on_cluster=arguments.cluster,
     )
+    place = "cluster-" if arguments.cluster else ""
     path: Path | None = arguments.json
     if path is None and arguments.kills >= WHOLE and arguments.sink == HONEST and RESULTS.is_dir():
-        path = RESULTS / f"pipeline-chaos-{datetime.datetime.now(datetime.UTC):%Y-%m-%d}.json"
-    described = machine.describe("Pipeline on local[2], started again by a supervisor")
+        path = RESULTS / f"pipeline-chaos-{place}{datetime.datetime.now(datetime.UTC):%Y-%m-%d}.json"
+    described = machine.describe(
+        f"Pipeline on {'a cluster' if arguments.cluster else LOCAL}, started again by a supervisor"
+    )
 
     def progress(totals: Totals, outcome: Outcome) -> None:
         """What is known is kept, should it end here."""

@@ -36,6 +36,18 @@ FIRST: Final = "pipeline-after-names"
 EVERYTHING: Final = (*PLACES, *RANDOM, *SLOW, FIRST)
 FEW: Final = (*(point for point in PIPELINE_POINTS if point != FIRST), DRIVER, JAVA, WORKER, NODE, ASLEEP)
 """One of each, for who has little time."""
+
+EXECUTOR: Final = "an executor at a random moment"
+EXECUTOR_WHILE: Final = "an executor, while one is at "
+"""And then a crash point: the executor that its process belongs to, or any, if that is one of the driver's."""
+ON_A_CLUSTER: Final = (
+    *(EXECUTOR,) * 6,
+    *(f"{EXECUTOR_WHILE}{point}" for point in PIPELINE_POINTS if point != FIRST),
+    *(DRIVER, JAVA, WORKER, NODE, ALL, ASLEEP),
+    *("pipeline-after-file", "pipeline-after-commit/bronze"),
+)
+"""Where executors are processes of their own, on which tasks are run again while the driver lives on."""
+
 MOST_NAMES: Final = 6
 BOUND: Final = 4
 """How often a place is passed at most before it strikes."""

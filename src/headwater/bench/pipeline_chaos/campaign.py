@@ -18,6 +18,7 @@ from headwater.disk.crash_points import PIPELINE_POINTS
 
 @dataclass
 class Totals:
+    aims: tuple[str, ...]
     episodes: int = 0
     seconds: float = 0.0
     kills: Counter[str] = field(default_factory=Counter)
@@ -40,12 +41,14 @@ class Totals:
             self.failures.append(f"seed {outcome.seed}: {text}")
 
     def as_dict(self) -> dict[str, Any]:
+        aimed = {aim.partition("/")[0] for aim in self.aims}
         of_points = {
             point: sum(count for place, count in self.kills.items() if place.partition("/")[0] == point)
             for point in PIPELINE_POINTS
+            if point in aimed
         }
         tables = {place.partition("/")[0] for place in self.kills if "/" in place}
-        named = [place for place in EVERYTHING if place != FIRST and place not in tables]
+        named = [aim for aim in self.aims if aim != FIRST and aim.partition(":")[0] not in tables]
         return {
             "kills": self.kills.total(),
             "kills by point": of_points,
@@ -70,18 +73,20 @@ class Plan:
     nodes: int = 2
     sink: str = "honest"
     aims: tuple[str, ...] = EVERYTHING
+    on_cluster: bool = False
 
 
 def run_campaign(plan: Plan, progress: Callable[[Totals, Outcome], None]) -> Totals:
     """The folders of episodes without violations are removed."""
-    totals = Totals()
+    totals = Totals(plan.aims)
     aims = Aims(plan.aims)
     began = time.monotonic()
     while (left := plan.kills - totals.kills.total()) > 0:
         seed = plan.seed + totals.episodes
         folder = plan.folder / f"seed-{seed}"
         folder.mkdir(parents=True)
-        outcome = Episode(folder, seed, aims, nodes=plan.nodes, sink=plan.sink).run(min(left, plan.per_episode))
+        episode = Episode(folder, seed, aims, nodes=plan.nodes, sink=plan.sink, on_cluster=plan.on_cluster)
+        outcome = episode.run(min(left, plan.per_episode))
         totals.add(outcome)
         totals.seconds = time.monotonic() - began
         progress(totals, outcome)

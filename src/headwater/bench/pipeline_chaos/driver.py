@@ -1,6 +1,6 @@
 """The process that runs a pipeline until it is killed; told to drain, it comes to an end and examines the tables.
 
-python -m headwater.bench.pipeline_chaos.driver '{"lake": …, "urls": […], "sink": "honest", "tell": 5}'
+python -m headwater.bench.pipeline_chaos.driver '{"lake": …, "urls": […], "master": …, "sink": "honest", "tell": 5}'
 
 It tells, a line of JSON each, on the file descriptor `tell`: {"java": pid} when Spark runs, {"round": …} after each
 round, {"failed": why} when the pipeline has ended and is started again in the same Spark, {"found": …} at the end. A
@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from headwater.bench.pipeline_chaos.examining import examine
 from headwater.bench.pipeline_chaos.guilty import SINKS
-from headwater.bench.pipeline_chaos.settings import SPARK, settings_for
+from headwater.bench.pipeline_chaos.settings import settings_for, spark_settings
 from headwater.pipeline.jobs.pipeline import Pipeline, PipelineError, drain
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.folder import Lake
@@ -36,13 +36,14 @@ class Driver:
     def __init__(self, given: dict[str, Any]) -> None:
         self.lake = Lake(given["lake"])
         self.settings: Settings = settings_for(given["urls"])
+        self.master: str = given["master"]
         self.sink: str = given["sink"]
         self._tell: int = given["tell"]
         self.draining = threading.Event()
 
     def run(self) -> int:
         threading.Thread(target=self._listen, daemon=True).start()
-        spark = make_session("local[2]", name="chaos", settings=SPARK)
+        spark = make_session(self.master, name="chaos", settings=spark_settings(self.master))
         gateway: Any = spark.sparkContext._gateway
         java = gateway.proc
         if self.sink in SINKS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -15,10 +17,11 @@ from headwater.bench.node import RunningNode
 from headwater.bench.pipeline_chaos import aims as ways
 from headwater.bench.pipeline_chaos.aims import Aims
 from headwater.bench.pipeline_chaos.examining import read_stores
-from headwater.bench.pipeline_chaos.lives import PATIENCE, Life, Stuck, is_alive, kill
+from headwater.bench.pipeline_chaos.lives import PATIENCE, Life, Stuck, descendants, is_alive, kill
 from headwater.bench.pipeline_chaos.orders import Orders
 from headwater.bench.pipeline_chaos.publishing import Publishers
 from headwater.bench.pipeline_chaos.settings import settings_for
+from headwater.bench.spark_cluster import Cluster, cluster
 
 RATE: Final = 15.0
 """Messages a second to each node."""
@@ -33,6 +36,7 @@ MOST_STARTS: Final = 8
 """Of drivers that end one after the other without a round."""
 PEACE: Final = 4
 """Kills between two that nobody can wait for: after a start, tables by the minute are always due."""
+LOCAL: Final = "local[2]"
 NEVER: Final = 1 << 30
 COMMIT_OF_BRONZE: Final = "pipeline-before-commit/bronze"
 
@@ -53,12 +57,18 @@ class Outcome:
 
 
 class Episode:
-    def __init__(self, folder: Path, seed: int, aims: Aims, *, nodes: int = 2, sink: str = "honest") -> None:
+    """On Spark in the driver's Java, or on a cluster."""
+
+    def __init__(
+        self, folder: Path, seed: int, aims: Aims, *, nodes: int = 2, sink: str = "honest", on_cluster: bool = False
+    ) -> None:
         self.folder = folder
         self.random = Random(seed)
         self.aims = aims
         self.sink = sink
         self.orders = Orders(folder)
+        self._resources = contextlib.ExitStack()
+        self.cluster = self._resources.enter_context(self._cluster()) if on_cluster else None
         self.outcome = Outcome(seed)
         self.ports = [(free_port(), free_port()) for _ in range(nodes)]
         self.nodes = [self._node(index) for index in range(nodes)]
@@ -73,8 +83,12 @@ class Episode:
         self._hopeless = 0
         self._peace_until = NEVER
         """So many kills, and another that nobody can wait for is ordered."""
-        self._holding = False
+        self._held_place = ""
+        """Who gets there is held."""
         self._held = 0
+
+    def _cluster(self) -> contextlib.AbstractContextManager[Cluster]:
+        return cluster(self.folder / "cluster", Path(sys.executable), environment=self.orders.environment)
 
     def _node(self, index: int) -> RunningNode:
         home = self.folder / f"node-{index}"
@@ -100,7 +114,8 @@ class Episode:
     # ---- drivers -----------------------------------------------------------------------------------------------
 
     def _start(self) -> Life:
-        self.life = Life(self.folder, self.urls, self.sink, self.orders)
+        master = LOCAL if self.cluster is None else self.cluster.url
+        self.life = Life(self.folder, self.urls, master, self.sink, self.orders)
         self._drivers.add(self.life.pid)
         self.outcome.counts["drivers"] += 1
         return self.life
@@ -123,7 +138,7 @@ class Episode:
     def _bury(self, life: Life) -> None:
         self.outcome.counts["pipelines that failed and were started again"] += len(life.failures)
         now = time.monotonic()
-        self.left |= {pid: now for pid in life.end() if pid != self._held}
+        self.left |= {pid: now for pid in (*self._of_executors(), *life.end()) if pid != self._held}
         self.life = None
 
     def _await_progress(self) -> None:
@@ -150,19 +165,29 @@ class Episode:
             else:
                 del self.left[pid]
 
+    def _executors(self) -> list[int]:
+        """Of the cluster; those of the driver's Java are in it."""
+        return [] if self.cluster is None else list(self.cluster.running_executors())
+
+    def _of_executors(self) -> list[int]:
+        """Themselves, and their Pythons."""
+        return [pid for executor in self._executors() for pid in (executor, *descendants(executor))]
+
     # ---- kills -------------------------------------------------------------------------------------------------
 
     def _one(self, aim: str) -> None:
         if self.outcome.kills.total() >= self._peace_until:
             self._peace_until = NEVER
             self.orders.give(*self.aims.beside(self.random))
-        if aim in ways.RANDOM:
+        if aim in (*ways.RANDOM, ways.EXECUTOR):
             self._until(lambda: False, self.random.uniform(0, LONGEST))
         if aim in (ways.ASLEEP, ways.LEFT):
-            self._hold_one(aim)
+            self._hold_one(COMMIT_OF_BRONZE, aim)
+        elif aim.startswith(ways.EXECUTOR_WHILE):
+            self._hold_one(aim.removeprefix(ways.EXECUTOR_WHILE), aim)
         elif aim == ways.NODE:
             self._kill_node()
-        elif aim in ways.RANDOM:
+        elif aim in (*ways.RANDOM, ways.EXECUTOR):
             self._kill(aim)
         else:
             self._strike(aim)
@@ -181,7 +206,7 @@ class Episode:
 
     def _count_struck(self) -> None:
         for each in self.orders.struck():
-            if self._holding and each.place == COMMIT_OF_BRONZE:
+            if self._held_place in (each.point, each.place):
                 self._held = each.process
                 continue
             self.outcome.kills[each.place] += 1
@@ -191,16 +216,19 @@ class Episode:
 
     def _kill(self, aim: str) -> None:
         life = self._tend()
-        workers = life.processes()
+        executors = self._executors()
+        workers = [*life.processes(), *(pid for each in executors for pid in descendants(each))]
         if aim == ways.DRIVER:
             kill(life.pid)
+        elif aim == ways.EXECUTOR and executors:
+            kill(self.random.choice(executors))
         elif aim == ways.JAVA and life.java is not None:
             self.left |= dict.fromkeys(workers, time.monotonic())
             kill(life.java)
         elif aim == ways.WORKER and workers:
             kill(self.random.choice(workers))
         elif aim == ways.ALL and life.java is not None:
-            kill(life.pid, life.java, *workers)
+            kill(life.pid, life.java, *executors, *workers)
         else:
             return
         self.outcome.kills[aim] += 1
@@ -213,31 +241,53 @@ class Episode:
         self.nodes[index] = self._node(index)
         self.outcome.kills[ways.NODE] += 1
 
-    def _hold_one(self, aim: str) -> None:
-        """One that is about to commit to bronze is held, its driver is killed, and all others that belong to it are,
-        or Java ends by itself. When the next driver has done some rounds, and surely this batch, it goes on, if it is
-        still there: Java takes its Pythons with it, if it can."""
+    def _hold_one(self, place: str, aim: str) -> None:
+        """The first that gets there is held while others die."""
         others = self.orders.withdraw()
-        self._holding, self._held = True, 0
-        self.orders.hold(COMMIT_OF_BRONZE)
+        self._held_place, self._held = place, 0
+        self.orders.hold(place)
         self._until(lambda: bool(self._held), REACHED_WITHIN)
         self.orders.withdraw()
         self.orders.give(*others)
-        self._holding = False
-        if self._held:
+        self._held_place = ""
+        if not self._held:
+            self.aims.missed(aim)
+        elif aim in (ways.ASLEEP, ways.LEFT):
             self._leave_it_alone(self._held, aim)
+        else:
+            self._take_its_executor(self._held, aim)
 
-    def _leave_it_alone(self, process: int, aim: str) -> None:
-        life = self._tend()
-        family = (life.java or 0, *life.processes()) if aim == ways.ASLEEP else ()
-        kill(life.pid, *(pid for pid in family if pid not in (0, process)))
-        self.outcome.kills[aim] += 1
-        for _ in range(ASLEEP_FOR):
+    def _take_its_executor(self, process: int, aim: str) -> None:
+        """If it has one, that is killed, and the process goes on when others have done its task, if it is still there:
+        its daemon takes it with it, if it can. If it is one of the driver's, any executor is killed."""
+        executors = self._executors()
+        its_own = next((each for each in executors if process in descendants(each)), None)
+        if its_own is not None:
+            kill(its_own)
+            self.outcome.counts["executors of those that were held"] += 1
             self._await_progress()
+        elif executors:
+            kill(self.random.choice(executors))
+        self.outcome.kills[aim] += bool(executors)
+        self._let_go(process)
+
+    def _let_go(self, process: int) -> None:
         self.outcome.counts["were held, and went on"] += is_alive(process)
         self.orders.go_on()
         self.left[process] = time.monotonic()
         self._held = 0
+
+    def _leave_it_alone(self, process: int, aim: str) -> None:
+        """Its driver is killed, and all others that belong to it are, or Java ends by itself. When the next driver has
+        done some rounds, and surely this batch, it goes on, if it is still there: Java takes its Pythons with it, if
+        it can."""
+        life = self._tend()
+        family = (life.java or 0, *life.processes(), *self._of_executors()) if aim == ways.ASLEEP else ()
+        kill(life.pid, *(pid for pid in family if pid not in (0, process)))
+        self.outcome.kills[aim] += 1
+        for _ in range(ASLEEP_FOR):
+            self._await_progress()
+        self._let_go(process)
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -277,11 +327,13 @@ class Episode:
 
     def _close(self) -> None:
         self.publishers.stop()
+        self.left |= dict.fromkeys(self._of_executors(), time.monotonic())
         if self.life is not None:
             self.left |= dict.fromkeys(self.life.end(), time.monotonic())
         kill(*(pid for pid in (*self.left, self._held) if pid and is_alive(pid)))
         for node in self.nodes:
             node.stop()
+        self._resources.close()
 
 
 class Hopeless(Exception):

@@ -50,9 +50,9 @@ def kill(*pids: int) -> None:
 class Life:
     """A driver that was started."""
 
-    def __init__(self, folder: Path, urls: Sequence[str], sink: str, orders: Orders) -> None:
+    def __init__(self, folder: Path, urls: Sequence[str], master: str, sink: str, orders: Orders) -> None:
         self._reader, writer = os.pipe()
-        given = {"lake": str(folder / "lake"), "urls": list(urls), "sink": sink, "tell": writer}
+        given = {"lake": str(folder / "lake"), "urls": list(urls), "master": master, "sink": sink, "tell": writer}
         words = [sys.executable, "-m", "headwater.bench.pipeline_chaos.driver", json.dumps(given)]
         with (folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(

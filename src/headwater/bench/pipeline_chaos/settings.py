@@ -18,6 +18,19 @@ SPARK: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.minBatchesToRetain": "5",
 }
+ON_A_CLUSTER: Final = {
+    "spark.cores.max": "2",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+def spark_settings(master: str) -> dict[str, str]:
+    return SPARK if master.startswith("local") else {**SPARK, **ON_A_CLUSTER}
 
 
 def settings_for(urls: Sequence[str]) -> Settings:

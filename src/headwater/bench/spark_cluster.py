@@ -1,4 +1,4 @@
-"""Spark as others run it: a standalone cluster and a Connect server, each a process of the wheel's own scripts."""
+"""A standalone cluster of Spark on this machine: a master and workers, each a process of the wheel's own scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +17,14 @@ import pyspark
 HOME = Path(pyspark.__file__).parent
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """Half of the processor time of a Java that lives for seconds."""
+EXECUTORS_MAY_DIE = "-Dspark.deploy.maxExecutorRetries=-1"
+"""As often as they like: a master takes ten deaths in a row for the program's own fault, and ends it."""
+EXECUTOR = b"CoarseGrainedExecutorBackend"
+"""In an executor's command line."""
 PATIENCE = 60.0
 LOOK = 0.05
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
-CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
-OF_SPARK_ITSELF = "spark-internal"
-"""Instead of a jar, for spark-submit."""
 
 
 class DidNotStart(Exception):
@@ -69,7 +70,7 @@ def environment_without_us(python: Path, folder: Path, memory: str) -> dict[str,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "scratch"),
         "SPARK_DAEMON_MEMORY": memory,
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+        "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JAVA} {EXECUTORS_MAY_DIE}",
         "PYSPARK_PYTHON": str(python),
     }
 
@@ -92,17 +93,31 @@ class Cluster:
                 found[f"{stderr.parent.parent.name}/{stderr.parent.name}"] = folder.name
         return found
 
+    def running_executors(self) -> dict[int, str]:
+        """Those that live: process ids, and the names of their workers' folders."""
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                place = Path(os.readlink(process / "cwd"))
+                worker = next((folder for folder in self.folders if place.is_relative_to(folder)), None)
+                if worker is not None and EXECUTOR in (process / "cmdline").read_bytes():
+                    found[int(process.name)] = worker.name
+        return found
+
 
 @contextlib.contextmanager
-def cluster(folder: Path, python: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and workers with one core each, whose Python does not have our package."""
-    environment = environment_without_us(python, folder, "256m")
+def cluster(
+    folder: Path, python: Path, workers: int = 2, environment: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """A master and workers with one core each. Their tasks have that Python, not our package unless it has it, and
+    also what is in the environment given."""
+    variables = {**environment_without_us(python, folder, "256m"), **(environment or {})}
     script = str(HOME / "bin" / "spark-class")
     with contextlib.ExitStack() as stack:
 
         def start(name: str, *words: str) -> Process:
             (folder / name).mkdir(parents=True)
-            process = Process([script, *words], environment, folder / name / "log")
+            process = Process([script, *words], variables, folder / name / "log")
             stack.callback(process.end)
             return process
 
@@ -116,29 +131,3 @@ def cluster(folder: Path, python: Path, workers: int = 2) -> Iterator[Cluster]:
         for each in started:
             each.wait_for("Successfully registered with master")
         yield Cluster(url, [folder / name for name in names])
-
-
-# ---- Connect -------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def connect_server(folder: Path, python: Path) -> Iterator[str]:
-    """The address of a server of Spark Connect, with a Spark in its process whose Python does not have our package."""
-    settings = {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": "0",
-    }
-    words = [str(HOME / "bin" / "spark-submit"), "--class", CONNECT]
-    for name, value in settings.items():
-        words += ["--conf", f"{name}={value}"]
-    folder.mkdir(parents=True)
-    server = Process([*words, OF_SPARK_ITSELF], environment_without_us(python, folder, "1g"), folder / "log")
-    try:
-        port = server.wait_for(r"Spark Connect server started at: \S*?:(\d+)")[1]
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        server.end()
