@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -198,3 +199,36 @@ def test_sizes() -> None:
         with pytest.raises(ValueError, match="between 0 and 1"):
             geometry(1, 1, 1, wrong)
     assert isinstance(small, Geometry)
+
+
+@pytest.mark.parametrize("before", [0, 50])
+def test_many_at_once_are_what_they_are_one_by_one(before: int) -> None:
+    random = Random(11)
+    some, many = mixed(before, 5, random), mixed(2000, 5, random)
+    one_by_one, at_once = Summary(seed=1), Summary(seed=1)
+    for each in (*some, *many):
+        one_by_one.add(each)
+    for each in some:
+        at_once.add(each)
+    known = "/".join(name(random) for _ in range(5))
+    at_once.may_match(known)
+    generation = at_once.generation
+    at_once.add_all([*many, known])
+    assert at_once.generation != generation  # so that others get all of it
+    assert at_once.may_match(known)
+    at_once.remove(known)
+    assert at_once.encode() == one_by_one.encode()
+    assert at_once.statistics().filters == before + 2000
+
+
+def test_what_was_added_before_an_error_is_there() -> None:
+    def failing() -> Iterator[str]:
+        yield "a/b"
+        raise OSError
+
+    summary = Summary(seed=1)
+    with pytest.raises(OSError):
+        summary.add_all(failing())
+    assert summary.may_match("a/b")
+    summary.add("a/c")
+    assert summary.may_match("a/c")

@@ -199,10 +199,10 @@ def six_levels() -> dict[str, float]:
     from random import Random
 
     from headwater.bench.reproduce.interest.plan import Parameters
-    from headwater.bench.reproduce.interest.trial import name, one_filter
+    from headwater.bench.reproduce.interest.trial import names, one_filter
 
     random = Random(SEED)
-    topics = ["/".join(name(random) for _ in range(6)) for _ in range(20_000)]
+    topics = ["/".join(names(6, random)) for _ in range(20_000)]
     filters = ["/".join(one_filter("b", Parameters(), ["/"], random)) for _ in range(6000)]
     found = {}
     for method, count in (("summary", 0), ("prefix", 36_000), ("bfp", 6000), ("bf", 6000)):

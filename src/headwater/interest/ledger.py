@@ -89,7 +89,7 @@ class Ledger:
     def line(self, number: int, inner: int, terminal: int) -> bytes:
         """What the line is, if facts that lead on and those that end a search have so many positions."""
         bucket = self.buckets[number]
-        line = bytearray(LINE_BYTES)
+        line = [0] * LINE_BYTES
         at: i64 = 0
         while at < len(bucket):
             fact = _number(bucket, at + HOME, KEY - HOME)

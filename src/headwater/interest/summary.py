@@ -11,6 +11,7 @@ summary grows in small steps, as its size is what others have to keep.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from sys import getsizeof
 from typing import Final
 
@@ -30,6 +31,7 @@ ROOM_IF_LARGE: Final = 1.05
 SHRINK: Final = 8
 """A summary that could be so many times smaller becomes so."""
 KINDS: Final = (LITERAL, PLUS, REST, END)
+_PLACE: Final = {kind: at for at, kind in enumerate(KINDS)}
 
 
 class Fact:
@@ -68,6 +70,7 @@ class Summary(SharedSummary, Owned):
         self._counts: list[int] = [0] * len(KINDS)
         """For each number of levels and each kind, of how many filters there is such a fact."""
         self._is_kind_new = False
+        self._is_loading = False
         self._expected_tests = 1
         self._room = self._capacity()
 
@@ -80,6 +83,16 @@ class Summary(SharedSummary, Owned):
         self.filters += 1
         self._set_kinds_if_needed()
         self._grow_if_needed()
+
+    def add_all(self, filters: Iterable[str]) -> None:
+        """As `add` does, for many: lines are made once, at the end, and not as bits of them come."""
+        self._is_loading = True
+        try:
+            for filter in filters:
+                self.add(filter)
+        finally:
+            self._is_loading = False
+            self._make_lines()
 
     def remove(self, filter: str) -> None:
         """The last fact is the filter's own: whoever has it has the others."""
@@ -132,7 +145,9 @@ class Summary(SharedSummary, Owned):
         if self._ledger.change(line, home, hash, count) > count:
             return
         self._note_size(hash, 1)
-        bits = bytearray(self.lines.line(line))
+        if self._is_loading:
+            return
+        bits = list(self.lines.line(line))
         set_positions(bits, hash, self.geometry.terminal if hash & 1 else self.geometry.inner)
         self._put(line, bytes(bits))
 
@@ -146,7 +161,7 @@ class Summary(SharedSummary, Owned):
     # ---- what there is at which level --------------------------------------------------------------------------
 
     def _count_kind(self, fact: Fact, by: int) -> None:
-        at = fact.depth * len(KINDS) + KINDS.index(fact.kind)
+        at = fact.depth * len(KINDS) + _PLACE[fact.kind]
         if at >= len(self._counts):
             self._counts.extend([0] * (at // len(KINDS) * len(KINDS) + len(KINDS) - len(self._counts)))
         before = self._counts[at]
@@ -200,11 +215,16 @@ class Summary(SharedSummary, Owned):
         if made != self.geometry:
             self.geometry = made
             self._ledger.resize(made.lines)
-            self.lines.fill([self._ledger.line(number, made.inner, made.terminal) for number in range(made.lines)])
-            self.changed.clear()
-            self.generation += 1
-            self.forget_answers()
+            if not self._is_loading:
+                self._make_lines()
         self._room = max(self._capacity(), self._bits())
+
+    def _make_lines(self) -> None:
+        lines, inner, terminal = self.geometry
+        self.lines.fill([self._ledger.line(number, inner, terminal) for number in range(lines)])
+        self.changed.clear()
+        self.generation += 1
+        self.forget_answers()
 
     def statistics(self) -> Statistics:
         shared = super().statistics()

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from headwater.bench.reproduce.interest.plan import P, Parameters
-from headwater.bench.reproduce.interest.trial import name, one_filter
+from headwater.bench.reproduce.interest.trial import names, one_filter
 from headwater.interest.bloom import filled_bloom
 from headwater.interest.methods import make
 from headwater.interest.summary import Summary
@@ -50,7 +50,7 @@ def asking_the_filter(queries: int) -> Asking:
 def asking_by(method: str, levels: int) -> Asking:
     random = Random(1)
     parameters = Parameters(n_lv=levels)
-    topics = itertools.cycle(["/".join(name(random) for _ in range(levels)) for _ in range(TOPICS)])
+    topics = itertools.cycle(["/".join(names(levels, random)) for _ in range(TOPICS)])
     strings = parameters.n_t * (levels if method == "prefix" else 1)
     filter = Summary(p=P, seed=1) if method == "summary" else make(method, strings, P, 1, most_probes=1 << 40)
     for _ in range(parameters.n_t):

@@ -20,6 +20,8 @@ from headwater.interest.prefix import MARK, PAPERS_MARK, Prefix, prefixes
 from headwater.interest.summary import Summary
 from headwater.routing.topics import levels_match
 
+NAME: Final = 10
+"""Characters."""
 NO_BOUND: Final = 1 << 40
 
 
@@ -34,7 +36,7 @@ class Measured(NamedTuple):
 def run_point(point: Point) -> Measured:
     random = Random(f"{point.seed} {point.row} {point.trial}")
     parameters = point.parameters
-    topic = [name(random) for _ in range(parameters.n_lv)]
+    topic = names(parameters.n_lv, random)
     filters = [one_filter(point.setup, parameters, topic, random) for _ in range(parameters.n_t)]
     probes, found = [], []
     for method in _filled(filters, parameters):
@@ -43,13 +45,14 @@ def run_point(point: Point) -> Measured:
     return Measured(tuple(probes), tuple(found), any(levels_match(each, topic) for each in filters))
 
 
-def name(random: Random) -> str:
-    return f"{random.getrandbits(40):010x}"
+def names(count: int, random: Random) -> list[str]:
+    text = random.randbytes(count * NAME // 2).hex()
+    return [text[at : at + NAME] for at in range(0, count * NAME, NAME)]
 
 
 def one_filter(setup: str, parameters: Parameters, topic: list[str], random: Random) -> list[str]:
     while True:
-        levels = [name(random) for _ in range(parameters.n_lv)]
+        levels = names(parameters.n_lv, random)
         if random.random() < parameters.p_wc:
             levels = with_wildcards(levels, parameters.l_wc, random)
         if setup != "a" and not any(level not in ("+", "#") for level in levels):
@@ -94,8 +97,7 @@ def _filled(filters: list[list[str]], parameters: Parameters) -> list[Interest]:
     by_prefix = filled_bloom((each.encode() for each in strings), len(strings), P_OF_A_QUESTION, 1)
     made += [Elements(method, by_prefix, NO_BOUND) for method in (Prefix(is_mended=False), Prefix())]
     summary = Summary(p=P, seed=1, most_probes=NO_BOUND)
-    for text in texts:
-        summary.add(text)
+    summary.add_all(texts)
     made.append(summary)
     assert len(made) == len(METHODS)
     return made
