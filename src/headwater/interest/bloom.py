@@ -41,7 +41,9 @@ class Bloom:
         while left > 0:
             if not (ones[at >> 3] >> (at & 7)) & 1:
                 return False
-            at = (at + step) % bits
+            at += step
+            if at >= bits:
+                at -= bits
             left -= 1
         return True
 
@@ -85,7 +87,9 @@ def filled_bloom(elements: Iterable[bytes], count: int, p: float, seed: int) -> 
         left: i64 = positions
         while left > 0:
             ones[at >> 3] |= 1 << (at & 7)
-            at = (at + step) % bits
+            at += step
+            if at >= bits:
+                at -= bits
             left -= 1
     made.ones = bytes(ones)
     return made
