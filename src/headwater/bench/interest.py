@@ -20,13 +20,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from headwater.bench import machine
-from headwater.bench.report import insert
+from headwater.bench.options import figure_options
 from headwater.bench.store_figures import Figures
 from headwater.bench.voxels import Interests, interests
 from headwater.interest.methods import decode, make
@@ -238,14 +237,8 @@ def campaign(given: Given, tell: Callable[[str], None]) -> Figures:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench interest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="50,000 filters")
+    parser = figure_options("interest", __doc__, quick="50,000 filters")
     parser.add_argument("--filters", type=int, help="how many")
-    parser.add_argument("--json", type=Path, help="write name, paper, ours and unit of each figure")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation; --quick never does")
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--prefixes", type=int, default=0, help=argparse.SUPPRESS)
@@ -260,15 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.write(interests(count, SEED, min(LOOKUPS, count // 2)))
         figures = campaign(given, lambda text: print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True))
     about = {**machine.describe("scripts/bench interest"), "filters": f"{count:,}"}
-    text = json.dumps(figures.records(about), indent=1, ensure_ascii=False) + "\n"
-    if chosen.json is not None:
-        chosen.json.write_text(text)
-    report = figures.markdown(about)
-    print(f"\n{report}")
-    if not (chosen.quick or chosen.no_docs):
-        page = chosen.docs / "interest.md"
-        page.write_text(insert(page.read_text(), report, "interest"))
-        (chosen.docs / "results" / f"interest-{datetime.now(UTC):%Y-%m-%d}.json").write_text(text)
+    figures.publish(chosen, "interest", "interest.md", about)
     return 1 if figures.value("summary/denied") or figures.value("shared/denied") else 0
 
 

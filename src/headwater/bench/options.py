@@ -1,4 +1,4 @@
-"""Options that comparisons with Mosquitto have in common."""
+"""Options that benchmarks have in common."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 def comparison_options(name: str, about: str | None, *, placeholder: str, quick: str) -> argparse.ArgumentParser:
-    """The command line of `scripts/bench NAME`. `placeholder` is what the broker's command is given, such as `port`;
-    `quick` says what `--quick` leaves."""
+    """The command line of a comparison with Mosquitto, `scripts/bench NAME`. `placeholder` is what the broker's command
+    is given, such as `port`; `quick` says what `--quick` leaves."""
     ours = f"{shlex.quote(sys.executable)} -m headwater broker --{placeholder} {{{placeholder}}}"
     parser = argparse.ArgumentParser(
         prog=f"bench {name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -26,6 +26,19 @@ def comparison_options(name: str, about: str | None, *, placeholder: str, quick:
     add("--json", type=Path, help="write the results to this file")
     add("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
     add("--no-docs", action="store_true", help="do not write to the documentation")
+    return parser
+
+
+def figure_options(name: str, about: str | None, *, quick: str) -> argparse.ArgumentParser:
+    """The command line of a `scripts/bench NAME` that ends with `store_figures.Figures.publish`."""
+    parser = argparse.ArgumentParser(
+        prog=f"scripts/bench {name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help=quick)
+    add("--json", type=Path, help="write name, paper, ours and unit of each figure")
+    add("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
+    add("--no-docs", action="store_true", help="do not write to the documentation; --quick never does")
     return parser
 
 

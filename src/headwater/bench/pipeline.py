@@ -18,14 +18,12 @@ does not depend on speed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -35,7 +33,7 @@ import pyarrow.parquet as pq
 from headwater.bench import machine, store_inside
 from headwater.bench.contenders import BrokerError
 from headwater.bench.node import RunningNode
-from headwater.bench.report import insert
+from headwater.bench.options import figure_options
 from headwater.bench.store_contenders import CONTENDERS
 from headwater.bench.store_figures import Figures
 from headwater.bench.store_load import Publishers
@@ -285,14 +283,8 @@ class Campaign:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer messages, in under two minutes")
-    parser.add_argument("--json", type=Path, help="write name, paper, ours and unit of each figure")
+    parser = figure_options("pipeline", __doc__, quick="fewer messages, in under two minutes")
     parser.add_argument("--folder", type=Path, help="where the data goes (default: the system's folder for such)")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation; --quick never does")
     chosen = parser.parse_args(arguments)
     began = time.monotonic()
 
@@ -308,15 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
     about = machine.describe("headwater node, Spark local[2]")
     figures = campaign.figures
-    text = json.dumps(figures.records(about), indent=1, ensure_ascii=False) + "\n"
-    if chosen.json is not None:
-        chosen.json.write_text(text)
-    report = figures.markdown(about)
-    print(f"\n{report}")
-    if not (chosen.quick or chosen.no_docs):
-        page = chosen.docs / "performance.md"
-        page.write_text(insert(page.read_text(), report, "pipeline"))
-        (chosen.docs / "results" / f"pipeline-{datetime.now(UTC):%Y-%m-%d}.json").write_text(text)
+    figures.publish(chosen, "pipeline", "performance.md", about)
     return 1 if figures.value("lost") or figures.value("duplicates") else 0
 
 

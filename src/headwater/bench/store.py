@@ -16,14 +16,11 @@ was sent: the exit status is 1 if anything differs, and does not depend on speed
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -31,7 +28,7 @@ from typing import Final, NamedTuple
 from headwater.bench import machine, store_inside, store_outside
 from headwater.bench.contenders import BrokerError
 from headwater.bench.load import LoadError
-from headwater.bench.report import insert
+from headwater.bench.options import figure_options
 from headwater.bench.store_contenders import CONTENDERS, Contender, size_of
 from headwater.bench.store_figures import Figures
 from headwater.bench.store_inside import Answer, quantile, questions
@@ -225,19 +222,9 @@ def surroundings(folder: Path, sizes: Sizes) -> dict[str, str]:
     return found
 
 
-def _text(records: list[dict[str, object]]) -> str:
-    return json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer messages, in under two minutes")
-    parser.add_argument("--json", type=Path, help="write name, paper, ours and unit of each figure")
+    parser = figure_options("store", __doc__, quick="fewer messages, in under two minutes")
     parser.add_argument("--folder", type=Path, help="where the data goes (default: the system's folder for such)")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation; --quick never does")
     chosen = parser.parse_args(arguments)
     sizes = QUICK if chosen.quick else FULL
     began = time.monotonic()
@@ -255,17 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (BrokerError, LoadError) as error:
             print(f"scripts/bench store: {error}", file=sys.stderr)
             return 1
-    figures = campaign.figures
-    if chosen.json is not None:
-        chosen.json.write_text(_text(figures.records(about)))
-    report = figures.markdown(about)
-    print(f"\n{report}")
-    if not (chosen.quick or chosen.no_docs):
-        page = chosen.docs / "performance.md"
-        page.write_text(insert(page.read_text(), report, "store"))
-        kept = chosen.docs / "results" / f"store-{datetime.now(UTC):%Y-%m-%d}.json"
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_text(_text(figures.records(about)))
+    campaign.figures.publish(chosen, "store", "performance.md", about)
     for each in campaign.wrong:
         print(f"NOT WHAT WAS SENT: {each}", file=sys.stderr)
     return 1 if campaign.wrong else 0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, NamedTuple
 
-from headwater.bench.report import facts, table
+from headwater.bench.report import facts, insert, table
 
 SYSTEMS: Final = {
     "": "node, by MQTT and HTTP",
@@ -82,6 +86,22 @@ class Figures:
                 if value < goal if sign == "≥" else value > goal:
                     said.append(f"{name} is {shown(value)}, the goal is {sign} {shown(goal)}")
         return said
+
+    def publish(self, chosen: argparse.Namespace, name: str, page: str, machine: Mapping[str, str]) -> None:
+        """As `options.figure_options` have it: print them, and write them to a file, and into a page and the results of
+        the documentation."""
+        text = json.dumps(self.records(machine), indent=1, ensure_ascii=False) + "\n"
+        if chosen.json is not None:
+            chosen.json.write_text(text)
+        report = self.markdown(machine)
+        print(f"\n{report}")
+        if chosen.quick or chosen.no_docs:
+            return
+        whole: Path = chosen.docs / page
+        whole.write_text(insert(whole.read_text(), report, name))
+        kept: Path = chosen.docs / "results" / f"{name}-{datetime.now(UTC):%Y-%m-%d}.json"
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(text)
 
     def markdown(self, machine: Mapping[str, str]) -> str:
         """The generated part of docs/performance.md, without its markers."""

@@ -65,8 +65,8 @@ def has(page: bytes, base: i64, fact: i64, count: i64) -> bool:
 
 
 def set_positions(line: list[int], fact: i64, count: i64) -> None:
-    """Of a fact, in a line's bytes: in a list, as compiled code changes one ten times as fast as a bytearray. It walks as
-    `has` does; a walk for both would cost a call or a list in each."""
+    """Of a fact, in a line's bytes: in a list, as compiled code changes one ten times as fast as a bytearray. It walks
+    as `has` does; a walk for both would cost a call or a list in each."""
     left = count
     pieces = fact >> 1
     given = AT_ONCE

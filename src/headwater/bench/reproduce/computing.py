@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headwater.bench.reproduce.telling import Telling
 from headwater.bench.sweep import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from rich.console import Console
 
 
 @contextmanager
@@ -30,10 +30,10 @@ def session(master: str | None, name: str, folder: Path | None) -> Iterator[Spar
 
 
 @contextmanager
-def progress(console: Console, count: int) -> Iterator[Watch]:
+def progress(telling: Telling, count: int) -> Iterator[Watch]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, refresh_per_second=4) as shown:
+    with Progress(*columns, console=telling.console, refresh_per_second=4) as shown:
         task = shown.add_task("trials", total=count)
         yield lambda done, _: shown.update(task, completed=done)

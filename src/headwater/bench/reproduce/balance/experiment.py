@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,14 +17,12 @@ from headwater.bench.reproduce.balance.campaign import Result
 from headwater.bench.reproduce.balance.findings import Findings
 from headwater.bench.reproduce.balance.results import BOUND, bound
 from headwater.bench.reproduce.balance.written import write
-from headwater.bench.reproduce.page import rich_table
+from headwater.bench.reproduce.telling import Telling
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-PAGE: Final = 120
-"""Columns of the output if it does not go to a terminal."""
 LOST: Final = 1
 """Exit status when messages did not arrive."""
 
@@ -38,35 +35,20 @@ def run(
     quick: bool, json_file: Path | None, folder: Path | None, seed: int | None = None, duration: float = plan.DURATION
 ) -> int:
     """Run, print, write; returns the exit status, which tells whether messages were lost, not whether it was fast."""
-    from rich.console import Console
-
-    _check(json_file, folder)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PAGE)
+    telling = Telling(json_file, folder)
+    _check()
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     facts = _facts(seed, quick)
-    console.print("\n".join(f"{name}: {value}" for name, value in facts.items()), highlight=False, markup=False)
-    findings = _experiment(plan.batches(quick, seed, duration), facts, console)
-    if json_file is not None:
-        json_file.write_text(json.dumps(findings.records(), indent=1) + "\n")
-    for table in findings.tables():
-        console.print()
-        console.print(rich_table(table))
-    if folder is not None:
-        for file in write(findings, folder):
-            console.print(f"wrote {file}", highlight=False, markup=False)
+    telling.begin(facts)
+    findings = _experiment(plan.batches(quick, seed, duration), facts, telling.console)
+    telling.end(findings.records(), findings.tables(), lambda place: write(findings, place))
     if findings.lost:
         print(f"{findings.lost} messages were lost", file=sys.stderr)
     return LOST if findings.lost else 0
 
 
-def _check(json_file: Path | None, folder: Path | None) -> None:
-    """Find out before the run whether it can be done, and its results written."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    if json_file is not None:
-        json_file.touch()
+def _check() -> None:
+    """Find out before the run whether it can be done."""
     if importlib.util.find_spec("paho") is None:
         raise ExperimentError("the plain members are paho-mqtt's clients (pip install 'headwater[bench]')")
 

@@ -16,41 +16,25 @@ from headwater.bench.reproduce.balance.grid import GridPoint, Measured, points, 
 from headwater.bench.reproduce.balance.sweep_figure import draw
 from headwater.bench.reproduce.balance.sweep_tables import Summary, records, summarise, tables
 from headwater.bench.reproduce.computing import progress, session
-from headwater.bench.reproduce.page import markdown, rich_table
+from headwater.bench.reproduce.page import markdown
+from headwater.bench.reproduce.telling import Telling
 from headwater.bench.sweep import sweep
 
 TITLE: Final = "# Shared subscriptions with members of unequal speed, over a grid"
-PAGE: Final = 160
-"""Columns of the output if it does not go to a terminal."""
 
 
 def run(
     quick: bool, json_file: Path | None, folder: Path | None, first_seed: int, seeds: int, master: str | None
 ) -> int:
     """Compute, print, write; the exit status. Raises PointFailed, NoSpark, NoJava, OSError."""
-    from rich.console import Console
-
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    if json_file is not None:
-        json_file.touch()
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PAGE)
+    telling = Telling(json_file, folder)
     grid = points(range(first_seed, first_seed + seeds), quick)
     facts = _facts(master, first_seed, seeds, len(grid))
-    console.print("\n".join(f"{name}: {value}" for name, value in facts.items()), highlight=False, markup=False)
-    with session(master, "headwater reproduce balance", folder) as spark, progress(console, len(grid)) as watch:
+    telling.begin(facts)
+    with session(master, "headwater reproduce balance", folder) as spark, progress(telling, len(grid)) as watch:
         measured = sweep(run_point, grid, spark, watch)
     summaries = summarise(grid, measured)
-    if json_file is not None:
-        json_file.write_text(json.dumps(records(summaries), indent=1) + "\n")
-    for table in tables(summaries):
-        console.print()
-        console.print(rich_table(table))
-    if folder is not None:
-        for file in write(facts, grid, measured, summaries, folder):
-            console.print(f"wrote {file}", highlight=False, markup=False)
+    telling.end(records(summaries), tables(summaries), lambda place: write(facts, grid, measured, summaries, place))
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import secrets
 import sys
 from collections.abc import Sequence
@@ -18,15 +17,13 @@ from headwater.bench.reproduce.edge.plan import Scenario
 from headwater.bench.reproduce.edge.results import Measured, measured
 from headwater.bench.reproduce.edge.trial import Watch, run_trial
 from headwater.bench.reproduce.edge.written import write
-from headwater.bench.reproduce.page import rich_table
 from headwater.bench.reproduce.process import preload
+from headwater.bench.reproduce.telling import Telling
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-PAGE: Final = 120
-"""Columns of the output if it does not go to a terminal."""
 LOST: Final = 1
 """Exit status when messages did not arrive, or the logs differ."""
 NEEDED: Final = ("rocksdict", "fastapi", "uvicorn", "pyarrow", "orjson", "numpy")
@@ -38,26 +35,15 @@ class ExperimentError(Exception):
 
 def run(quick: bool, json_file: Path | None, folder: Path | None, seed: int | None = None) -> int:
     """Run, print, write; returns the exit status, which tells whether messages were lost, not whether it was fast."""
-    from rich.console import Console
-
-    _check(json_file, folder)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PAGE)
+    telling = Telling(json_file, folder)
+    _check()
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     facts = machine.describe(f"headwater reproduce edge{' --quick' if quick else ''}")
     del facts["mosquitto"]
     facts["seed"] = str(seed)
-    console.print("\n".join(f"{name}: {value}" for name, value in facts.items()), highlight=False, markup=False)
-    findings = experiment(plan.scenarios(quick), plan.late(quick), facts, seed, console)
-    if json_file is not None:
-        json_file.write_text(json.dumps(findings.records(), indent=1) + "\n")
-    for table in findings.tables():
-        console.print()
-        console.print(rich_table(table))
-    if folder is not None:
-        for file in write(findings, folder):
-            console.print(f"wrote {file}", highlight=False, markup=False)
+    telling.begin(facts)
+    findings = experiment(plan.scenarios(quick), plan.late(quick), facts, seed, telling.console)
+    telling.end(findings.records(), findings.tables(), lambda place: write(findings, place))
     if findings.wrong:
         print(f"{findings.wrong} messages are missing or differ", file=sys.stderr)
     return LOST if findings.wrong else 0
@@ -93,11 +79,7 @@ def _advance(progress: Progress, task: TaskID, before: float, words: str) -> Wat
     return advance
 
 
-def _check(json_file: Path | None, folder: Path | None) -> None:
-    """Find out before the run whether it can be done, and its results written."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    if json_file is not None:
-        json_file.touch()
+def _check() -> None:
+    """Find out before the run whether it can be done."""
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise ExperimentError(f"a node needs {', '.join(missing)} (pip install 'headwater[store,bench]')")

@@ -20,7 +20,8 @@ from headwater.bench.contenders import RunningBroker, free_port
 from headwater.bench.figure import FigureError
 from headwater.bench.load import LoadGenerator, build
 from headwater.bench.reproduce.computing import progress
-from headwater.bench.reproduce.page import Table, insert, markdown, rich_table
+from headwater.bench.reproduce.page import Table, insert, markdown
+from headwater.bench.reproduce.telling import Telling
 
 NAME: Final = "interest --broker"
 QUERIES: Final = (0, 1, 10, 100, 1000)
@@ -98,24 +99,13 @@ def table(found: list[Cost]) -> Table:
 
 def run(seconds: float, json_file: Path | None, folder: Path | None) -> int:
     """Measure, print, write; the exit status. Raises BrokerError, LoadError, OSError."""
-    from rich.console import Console
-
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    if json_file is not None:
-        json_file.touch()
-    console = Console()
+    telling = Telling(json_file, folder)
     facts = machine.describe(f"headwater reproduce {NAME} --seconds {seconds:g}")
     del facts["mosquitto"]
-    console.print("\n".join(f"{name}: {value}" for name, value in facts.items()), highlight=False, markup=False)
-    with progress(console, len(list(cases()))) as watch:
+    telling.begin(facts)
+    with progress(telling, len(list(cases()))) as watch:
         found = measure(seconds, watch)
-    if json_file is not None:
-        json_file.write_text(json.dumps(records(found), indent=1) + "\n")
-    console.print(rich_table(table(found)))
-    if folder is not None:
-        for file in _write(facts, found, folder):
-            console.print(f"wrote {file}", highlight=False, markup=False)
+    telling.end(records(found), [table(found)], lambda place: _write(facts, found, place))
     return 0
 
 

@@ -16,12 +16,11 @@ from headwater.bench.reproduce.interest.pictures import draw_all
 from headwater.bench.reproduce.interest.plan import METHODS, TRIALS, Point, points
 from headwater.bench.reproduce.interest.results import Row, records, rows, tables
 from headwater.bench.reproduce.interest.trial import Measured, run_point
-from headwater.bench.reproduce.page import insert, markdown, rich_table
+from headwater.bench.reproduce.page import insert, markdown
+from headwater.bench.reproduce.telling import Telling
 from headwater.bench.sweep import sweep
 
 NAME: Final = "interest"
-PAGE: Final = 160
-"""Columns of the output if it does not go to a terminal."""
 DENIED: Final = 1
 """Exit status when a mended method has denied a topic that is wanted."""
 
@@ -35,31 +34,16 @@ def run(
     master: str | None = None,
 ) -> int:
     """Compute, print, write; the exit status. Raises PointFailed, NoSpark, NoJava, OSError."""
-    from rich.console import Console
-
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    if json_file is not None:
-        json_file.touch()
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PAGE)
+    telling = Telling(json_file, folder)
     grid = points(quick, trials, seed)
     facts = machine.describe(f"headwater reproduce interest{' --quick' if quick else ''}")
     del facts["mosquitto"]
     facts |= {"computed": master or "in this process", "seed": str(seed), "trials of each": str(trials)}
-    console.print("\n".join(f"{name}: {value}" for name, value in facts.items()), highlight=False, markup=False)
-    with session(master, "headwater reproduce interest", folder) as spark, progress(console, len(grid)) as watch:
+    telling.begin(facts)
+    with session(master, "headwater reproduce interest", folder) as spark, progress(telling, len(grid)) as watch:
         measured = sweep(run_point, grid, spark, watch)
     found = rows(grid, measured)
-    if json_file is not None:
-        json_file.write_text(json.dumps(records(found), indent=1) + "\n")
-    for table in tables(found):
-        console.print()
-        console.print(rich_table(table))
-    if folder is not None:
-        for file in write(facts, grid, measured, found, folder):
-            console.print(f"wrote {file}", highlight=False, markup=False)
+    telling.end(records(found), tables(found), lambda place: write(facts, grid, measured, found, place))
     return DENIED if any(_denied(row) for row in found) else 0
 
 
