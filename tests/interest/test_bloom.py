@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.interest import sizing
 from headwater.interest.bloom import MOST, CountingBloom, filled_bloom
 
 elements = st.lists(st.binary(max_size=8), max_size=40)
@@ -20,11 +21,13 @@ def test_what_is_there_is_found(there: list[bytes], gone: list[bytes]) -> None:
         bloom.remove(each)
     bloom.settle()
     assert all(bloom.has(each) for each in there)
-    assert bloom.ones == filled_bloom(there, 100, 0.01, 3).ones
+    assert bloom.ones == filled_bloom(there, sizing.bloom(100, 0.01), 3).ones
 
 
-def test_it_errs_as_often_as_it_was_sized_for() -> None:
-    bloom = filled_bloom((b"in %d" % number for number in range(5000)), 5000, 0.01, 1)
+@pytest.mark.parametrize("positions", [0, 3])
+def test_it_errs_as_often_as_it_was_sized_for(positions: int) -> None:
+    size = sizing.bloom(5000, 0.01, positions)
+    bloom = filled_bloom((b"in %d" % number for number in range(5000)), size, 1)
     errors = sum(bloom.has(b"out %d" % number) for number in range(20_000))
     assert 120 < errors < 300
 

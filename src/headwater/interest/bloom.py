@@ -73,12 +73,11 @@ def read_bloom(data: Reading) -> Bloom:
     return made
 
 
-def filled_bloom(elements: Iterable[bytes], count: int, p: float, seed: int) -> Bloom:
-    """For content that does not change: about `count` elements, with a rate of false positives of p for each
-    question."""
-    size, positions = sizing.bloom(count, p)
-    made = Bloom(size, positions, seed)
-    bits: i64 = size
+def filled_bloom(elements: Iterable[bytes], size: sizing.Bloom, seed: int) -> Bloom:
+    """For content that does not change."""
+    made = Bloom(size.bits, size.positions, seed)
+    bits: i64 = size.bits
+    positions: i64 = size.positions
     ones = [0] * len(made.ones)  # compiled code changes a list ten times as fast as a bytearray
     for element in elements:
         hash: i64 = xxh3_64_intdigest(element, seed) >> 2

@@ -35,9 +35,13 @@ class Bloom(NamedTuple):
     positions: int
 
 
-def bloom(elements: int, p: float) -> Bloom:
-    """The paper's formulas, rounded up; p is for one question."""
+def bloom(elements: int, p: float, positions: int = 0) -> Bloom:
+    """The paper's formulas, rounded up; p is for one question. With fewer positions than theirs, a filter is larger and
+    sooner filled."""
     check_rate(p)
+    if positions:
+        share = p ** (1 / positions)  # of ones
+        return Bloom(max(8, math.ceil(-positions * max(1, elements) / math.log1p(-share))), positions)
     bits = max(8, math.ceil(-math.log(p) / math.log(2) ** 2 * max(1, elements)))
     return Bloom(bits, max(1, round(bits / max(1, elements) * math.log(2))))
 

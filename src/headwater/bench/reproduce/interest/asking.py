@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from headwater.bench.reproduce.interest.plan import P, Parameters
 from headwater.bench.reproduce.interest.trial import names, one_filter
+from headwater.interest import sizing
 from headwater.interest.bloom import filled_bloom
 from headwater.interest.methods import make
 from headwater.interest.summary import Summary
@@ -37,7 +38,7 @@ Asking = Callable[..., Any]
 def asking_the_filter(queries: int) -> Asking:
     random = Random(1)
     stored = [f"{random.getrandbits(4 * LENGTH):0{LENGTH}x}".encode() for _ in range(STORED)]
-    bloom = filled_bloom(stored, STORED, P, 1)
+    bloom = filled_bloom(stored, sizing.bloom(STORED, P), 1)
     strange = itertools.cycle(f"{random.getrandbits(4 * LENGTH):0{LENGTH}x}".encode() for _ in range(STORED))
 
     def publish(message: Any, client: Any) -> None:

@@ -11,6 +11,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from headwater.bench.reproduce.interest.plan import METHODS, P_OF_A_QUESTION, P, Parameters, Point
+from headwater.interest import sizing
 from headwater.interest.bf import Bf
 from headwater.interest.bfp import Bfp
 from headwater.interest.bloom import filled_bloom
@@ -20,6 +21,8 @@ from headwater.interest.prefix import MARK, PAPERS_MARK, Prefix, prefixes
 from headwater.interest.summary import Summary
 from headwater.routing.topics import levels_match
 
+POSITIONS: Final = 7
+"""Of a string in a Bloom filter: with the 23 that would make it smallest, filling it takes thrice as long."""
 NAME: Final = 10
 """Characters."""
 NO_BOUND: Final = 1 << 40
@@ -80,11 +83,15 @@ def _plus(levels: list[str], first: int, which: int) -> list[str]:
     return ["+" if at >= first and which >> (at - first) & 1 else level for at, level in enumerate(levels)]
 
 
+def _size(strings: int) -> sizing.Bloom:
+    return sizing.bloom(strings, P_OF_A_QUESTION, POSITIONS)
+
+
 def _filled(filters: list[list[str]], parameters: Parameters) -> list[Interest]:
     """In the order of METHODS. Methods that store the same strings share a Bloom filter; the two that differ in their
     end mark do so, too, as no name here has either."""
     texts = ["/".join(levels) for levels in filters]
-    whole = filled_bloom((text.encode() for text in texts), parameters.n_t, P_OF_A_QUESTION, 1)
+    whole = filled_bloom((text.encode() for text in texts), _size(parameters.n_t), 1)
     patterns = [Bfp(is_mended=False), Bfp()]
     for method in patterns:
         for levels in filters:
@@ -94,7 +101,7 @@ def _filled(filters: list[list[str]], parameters: Parameters) -> list[Interest]:
     for levels, text in zip(filters, texts, strict=True):
         strings.update(prefixes(levels, MARK))
         strings.add(text + PAPERS_MARK)
-    by_prefix = filled_bloom((each.encode() for each in strings), len(strings), P_OF_A_QUESTION, 1)
+    by_prefix = filled_bloom((each.encode() for each in strings), _size(len(strings)), 1)
     made += [Elements(method, by_prefix, NO_BOUND) for method in (Prefix(is_mended=False), Prefix())]
     summary = Summary(p=P, seed=1, most_probes=NO_BOUND)
     summary.add_all(texts)
