@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -51,6 +53,9 @@ def _settings_holder(item: pytest.Item) -> tuple[object, str] | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Who runs tests in the background of a shell ignores it, and so would every process that is to be interrupted.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for line in (
         "clause(*ids): normative statements of MQTT 5.0 that a test shows",
         "clause311(*ids): normative statements of MQTT 3.1.1 that a test shows",
