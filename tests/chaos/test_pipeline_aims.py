@@ -42,6 +42,17 @@ def test_what_was_missed_comes_again_and_strikes_at_once() -> None:
     assert aims.first(random) == aims.beside(random) == []
 
 
+def test_what_is_never_reached_keeps_nobody_from_having_a_turn() -> None:
+    aims, random = Aims(("pipeline-before-read", "pipeline-in-tidy")), Random(1)
+    reached = 0
+    for _ in range(30):
+        if aims.next(random) == "pipeline-in-tidy":
+            aims.missed("pipeline-in-tidy")
+        else:
+            reached += 1
+    assert reached >= 10
+
+
 def test_orders_are_carried_out_withdrawn_and_told_once(tmp_path: Path) -> None:
     orders = Orders(tmp_path)
     orders.give("pipeline-before-commit/gold:2", "pipeline-before-read:1")
