@@ -22,7 +22,7 @@ from mypy_extensions import mypyc_attr
 
 log = logging.getLogger("headwater.chores")
 
-SLICE: Final = 0.00005
+SLICE: Final = 0.00003
 """Seconds of a turn for work that may wait."""
 
 

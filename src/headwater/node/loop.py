@@ -44,7 +44,7 @@ MEASURED_READ: Final = 480
 """Bytes from which on it is measured how long dealing with them takes."""
 HEAVY_READ: Final = 3840
 """A connection that is asked for more bytes than this at once sends much: behind others, and not in every turn."""
-LONG_READ: Final = 0.00005
+LONG_READ: Final = 0.00003
 """Seconds to deal with what was read at once: above, the next piece is half as large."""
 LONG_READ_ALONE: Final = 0.0003
 """The same as long as only those who send much send anything."""
