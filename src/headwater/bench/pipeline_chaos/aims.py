@@ -54,8 +54,8 @@ BOUND: Final = 4
 
 
 class Aims:
-    """A place that was not reached in time has its turn again after all others, and strikes when it is reached first; if
-    it is not reached then either, it waits for the next time that all have theirs."""
+    """A place that was not reached in time has its turn again after all others, and strikes when it is reached first;
+    if it is not reached then either, it waits for the next time that all have theirs."""
 
     def __init__(self, aims: tuple[str, ...] = EVERYTHING) -> None:
         self._all = tuple(aim for aim in aims if aim not in (FIRST, *SLOW))
