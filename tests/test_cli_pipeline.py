@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from headwater.bench.node import RunningNode
-from headwater.bench.spark_cluster import QUICK_JAVA
 from headwater.cli import pipeline_run
 from headwater.cli.app import app
 from headwater.pipeline.derive.settings import Settings as Deriving
+from headwater.pipeline.java import QUICK_JAVA
 from headwater.pipeline.jobs.settings import Settings, read_file
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.operations.settings import Settings as Advising

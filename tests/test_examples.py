@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from headwater.bench.node import RunningNode
-from headwater.bench.spark_cluster import QUICK_JAVA
 from headwater.client import SyncClient
+from headwater.pipeline.java import QUICK_JAVA
 from headwater.wire import FROM_SERVER, PacketReader, decode, encode
 from headwater.wire.packets import (
     Connack,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pyspark
 
+from headwater.pipeline.java import QUICK_JAVA
+
 HOME = Path(pyspark.__file__).parent
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""Half of the processor time of a Java that lives for seconds."""
 EXECUTORS_MAY_DIE = "-Dspark.deploy.maxExecutorRetries=-1"
 """As often as they like: a master takes ten deaths in a row for the program's own fault, and ends it."""
 EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -73,9 +73,6 @@ def environment_without_us(python: Path, folder: Path, memory: str) -> dict[str,
         "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JAVA} {EXECUTORS_MAY_DIE}",
         "PYSPARK_PYTHON": str(python),
     }
-
-
-# ---- a cluster -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,6 @@ lateness = 5
 gap = 3
 """
 NEEDED: Final = ("pyspark", "deltalake", "pandas")
-QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""Little is compiled, and soon: a Java that has little to do is there in half of the time."""
 PATIENCE: Final = 30.0
 """Seconds for the step that is under way."""
 
@@ -58,6 +56,8 @@ class DemoPipeline:
     `folder`/pipeline.log."""
 
     def __init__(self, node: RunningNode, folder: Path) -> None:
+        from headwater.pipeline.java import QUICK_JAVA
+
         self.lake = folder / "lake"
         self.settings = folder / "pipeline.toml"
         self._log = folder / "pipeline.log"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.pipeline.java import use_java
+from headwater.pipeline.java import QUICK_JAVA, use_java
 from headwater.pipeline.masters import NoMaster, check_master
 from headwater.pipeline.shipping import make_zip
 
@@ -36,10 +36,8 @@ LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
 }
-SHORT_LIFE: Final = {
-    "spark.driver.extraJavaOptions": "-Dfile.encoding=UTF-8 -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-}
-"""For a Java that lives for seconds: about half of the processor time to begin with."""
+SHORT_LIFE: Final = {"spark.driver.extraJavaOptions": f"-Dfile.encoding=UTF-8 {QUICK_JAVA}"}
+"""For a session that lives for seconds."""
 LARGEST_LOG: Final = 10 << 20
 """Bytes of a log with which another one is begun; one old one stays."""
 

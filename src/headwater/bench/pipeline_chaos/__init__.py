@@ -2,10 +2,11 @@
 
 Theory. An episode is some nodes with publishers that never stop, one lake, and a driver that runs a pipeline from the
 nodes into the lake. A driver is several processes: its Python, Java, and the Pythons that Java starts, which read,
-decode, write and commit. Any of them is killed at a random moment, or at a named crash point, or all at once, or a
-node is; or one that is about to commit is held until its driver is dead and another has taken its place, and goes on
-then. Whoever died, a supervisor starts the driver again, as an operator's would. In the end the publishers stop,
-everything is drained, and the tables are compared with the stores, and each with a recomputation from the one before.
+decode, write and commit; on a cluster its executors are Javas of their own, with such Pythons. Any of them is killed
+at a random moment, or at a named crash point, or all at once, or a node is; or one that is about to commit is held
+until its driver is dead and another has taken its place, and goes on then. Whoever died, a supervisor starts the
+driver again, as an operator's would. In the end the publishers stop, everything is drained, and the tables are
+compared with the stores, and each with a recomputation from the one before.
 
     payloads.py    what is published
     publishing.py  who publishes, and what was acknowledged

@@ -41,14 +41,15 @@ class Totals:
             self.failures.append(f"seed {outcome.seed}: {text}")
 
     def as_dict(self) -> dict[str, Any]:
-        aimed = {aim.partition("/")[0] for aim in self.aims}
+        aimed = {aim.partition(":")[0].partition("/")[0] for aim in self.aims}
         of_points = {
             point: sum(count for place, count in self.kills.items() if place.partition("/")[0] == point)
             for point in PIPELINE_POINTS
             if point in aimed
         }
         tables = {place.partition("/")[0] for place in self.kills if "/" in place}
-        named = [aim for aim in self.aims if aim != FIRST and aim.partition(":")[0] not in tables]
+        aims = [aim.partition(":")[0] for aim in self.aims]
+        named = [aim for aim in aims if aim != FIRST and aim not in tables]
         return {
             "kills": self.kills.total(),
             "kills by point": of_points,

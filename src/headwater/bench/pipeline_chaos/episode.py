@@ -68,7 +68,8 @@ class Episode:
         self.sink = sink
         self.orders = Orders(folder)
         self._resources = contextlib.ExitStack()
-        self.cluster = self._resources.enter_context(self._cluster()) if on_cluster else None
+        self._on_cluster = on_cluster
+        self.cluster: Cluster | None = None
         self.outcome = Outcome(seed)
         self.ports = [(free_port(), free_port()) for _ in range(nodes)]
         self.nodes = [self._node(index) for index in range(nodes)]
@@ -87,9 +88,6 @@ class Episode:
         """Who gets there is held."""
         self._held = 0
 
-    def _cluster(self) -> contextlib.AbstractContextManager[Cluster]:
-        return cluster(self.folder / "cluster", Path(sys.executable), environment=self.orders.environment)
-
     def _node(self, index: int) -> RunningNode:
         home = self.folder / f"node-{index}"
         home.mkdir(exist_ok=True)
@@ -98,6 +96,9 @@ class Episode:
 
     def run(self, kills: int) -> Outcome:
         try:
+            if self._on_cluster:
+                made = cluster(self.folder / "cluster", Path(sys.executable), environment=self.orders.environment)
+                self.cluster = self._resources.enter_context(made)
             self.publishers.start()
             self.orders.give(*self.aims.first(self.random))
             self._start()

@@ -7,13 +7,13 @@ from typing import Final
 
 from headwater.bench.pipeline_chaos.payloads import DECODING
 from headwater.pipeline.derive.settings import Settings as Deriving
+from headwater.pipeline.java import QUICK_JAVA
 from headwater.pipeline.jobs.settings import Settings
+from headwater.pipeline.session import SHORT_LIFE
 
 DERIVING: Final = Deriving(window=10, lateness=5.0, gap=2.0, clock_ahead=20.0, clock_behind=60.0)
-QUICK_JAVA: Final = "-Dfile.encoding=UTF-8 -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a Java that lives for seconds."""
 SPARK: Final = {
-    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    **SHORT_LIFE,
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.minBatchesToRetain": "5",
