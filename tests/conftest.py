@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # How fast examples are made depends on what else the machine does, and says nothing of what is tested.
 settings.register_profile("headwater", suppress_health_check=[HealthCheck.too_slow])
@@ -63,3 +68,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "own_settings: needs a broker of our own with settings of its own",
     ):
         config.addinivalue_line("markers", line)
+
+
+@pytest.fixture(scope="session")
+def one_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The only Spark of this process; modules borrow it (tests/spark_of_the_process.py)."""
+    from tests.spark_of_the_process import started
+
+    with started(tmp_path_factory.mktemp("spark") / "log") as session:
+        yield session

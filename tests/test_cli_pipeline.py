@@ -29,11 +29,11 @@ from headwater.pipeline.java import QUICK_JAVA
 from headwater.pipeline.jobs.settings import Settings, read_file
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.operations.settings import Settings as Advising
-from headwater.pipeline.session import SHORT_LIFE, end_session, make_session
 from headwater.pipeline.tables import BRONZE
 from headwater.pipeline.views import answer, register_views
 from headwater.store.reader import StoreReader
 from tests.java_processes import java_of
+from tests.spark_of_the_process import borrowed
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 400.0
@@ -92,11 +92,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    settings = {**SHORT_LIFE, "spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
-    session = make_session("local[2]", settings=settings, log=tmp_path_factory.mktemp("spark") / "log")
-    yield session
-    end_session(session)
+def spark(one_spark: SparkSession) -> Iterator[SparkSession]:
+    with borrowed(one_spark, {"spark.sql.codegen.wholeStage": "false"}) as session:
+        yield session
 
 
 @pytest.fixture(scope="module")

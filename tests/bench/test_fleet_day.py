@@ -27,7 +27,7 @@ from headwater.pipeline.derive.traffic import traffic
 from headwater.pipeline.tables import BRONZE
 from headwater.store.extract import Extraction
 from headwater.store.intake import Taken
-from tests.pipeline.derive.local_spark import local_spark
+from tests.spark_of_the_process import borrowed
 
 SMALL = Plan(
     devices=60,
@@ -154,8 +154,8 @@ def test_a_plan_that_cannot_be_is_refused(given: dict[str, int], said: str) -> N
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with local_spark() as session:
+def spark(one_spark: SparkSession) -> Iterator[SparkSession]:
+    with borrowed(one_spark) as session:
         yield session
 
 

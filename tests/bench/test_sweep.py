@@ -16,17 +16,16 @@ from headwater.bench.reproduce.interest import plan as interest
 from headwater.bench.reproduce.interest.trial import run_point as run_interest
 from headwater.bench.sweep import PointFailed, sweep
 from headwater.cli.app import app
-from headwater.pipeline.session import SHORT_LIFE, end_session, make_session
+from tests.spark_of_the_process import borrowed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = make_session("local[2]", settings=SHORT_LIFE)
-    yield session
-    end_session(session)
+def spark(one_spark: SparkSession) -> Iterator[SparkSession]:
+    with borrowed(one_spark) as session:
+        yield session
 
 
 def third(point: int) -> float:

@@ -13,12 +13,11 @@ from pyspark.sql import SparkSession
 
 from headwater.bench.pipeline_chaos.examining import examine
 from headwater.bench.pipeline_chaos.payloads import message
-from headwater.bench.pipeline_chaos.settings import SPARK, settings_for
+from headwater.bench.pipeline_chaos.settings import settings_for
 from headwater.pipeline.jobs.pipeline import Pipeline, drain
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.files import write_files
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.session import make_session
 from headwater.pipeline.tables import (
     BRONZE,
     COMPLETENESS,
@@ -31,6 +30,7 @@ from headwater.pipeline.tables import (
     Table,
 )
 from headwater.store.memory import MemoryStore
+from tests.spark_of_the_process import borrowed
 from tests.store.messages import MICROSECONDS, NOON, SECOND
 from tests.store.rest.served import EVERYTHING, Served
 
@@ -57,7 +57,7 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def original(one_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     """A lake in which everything is as it should be, made of two stores by a pipeline."""
     served = [Served(MemoryStore(name, MICROSECONDS)) for name in ("one", "two")]
     for publisher, each in enumerate(served):
@@ -67,15 +67,14 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
             each.writer.take(topic, payload, qos=1, arrival=arrival)
         each.writer.sync()
         each.gate.clock = NOON + 2 * MESSAGES * SECOND
-    spark = make_session("local[2]", settings=SPARK)
     settings = replace(settings_for([each.url for each in served]), token=EVERYTHING)
     lake = Lake(tmp_path_factory.mktemp("original"))
     try:
-        with Pipeline(spark, lake, settings) as pipeline:
-            drain(pipeline)
-        yield Made(spark, lake, settings)
+        with borrowed(one_spark, {"spark.sql.streaming.minBatchesToRetain": "5"}) as spark:
+            with Pipeline(spark, lake, settings) as pipeline:
+                drain(pipeline)
+            yield Made(spark, lake, settings)
     finally:
-        spark.stop()
         for each in served:
             each.stop()
 

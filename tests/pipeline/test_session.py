@@ -18,11 +18,11 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.pipeline.lake.log import Log
-from headwater.pipeline.session import SHORT_LIFE, end_session, make_session
 from headwater.store.query import Query
 from headwater.store.reader import StoreReader
 from tests.pipeline.lake.some_rows import contents
 from tests.pipeline.source.some_stores import WatchedStore, fill, names, span
+from tests.spark_of_the_process import borrowed
 from tests.store.messages import NOON, SECOND, payload
 from tests.store.rest.served import EVERYTHING, Served, serving
 
@@ -31,10 +31,9 @@ TOPICS = ["a", "a/b", "a/b/c", "a/b%", "a/b_c", "a/bxc", "ab", "$SYS/x", "ü/日
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = make_session("local[2]", settings={**SHORT_LIFE, "spark.sql.shuffle.partitions": "2"})
-    yield session
-    end_session(session)
+def spark(one_spark: SparkSession) -> Iterator[SparkSession]:
+    with borrowed(one_spark) as session:
+        yield session
 
 
 @pytest.fixture

@@ -18,19 +18,18 @@ from headwater.pipeline.jobs.settings import Settings, make_settings
 from headwater.pipeline.lake.files import write_files
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.types import arrow_schema
-from headwater.pipeline.session import make_session
 from headwater.pipeline.tables import ADVICE, COMPLETENESS, MEMBERS, TRAFFIC, Table
 from tests.node.delivery.node import Node, running
+from tests.spark_of_the_process import borrowed
 
 TOKEN = "a token of some length"
 GROUP = "$share/workers/jobs/#"
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = make_session("local[2]")
-    yield session
-    session.stop()
+def spark(one_spark: SparkSession) -> Iterator[SparkSession]:
+    with borrowed(one_spark) as session:
+        yield session
 
 
 @pytest.fixture

@@ -13,20 +13,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headwater.client import SyncClient
-from headwater.pipeline.mqtt import MqttSource
-from headwater.pipeline.session import make_session
 from tests.pipeline.mqtt.queries import Query, numbered, options, publish
+from tests.spark_of_the_process import borrowed
 
 PATIENCE = 200
 """Seconds: for machines that have much else to do."""
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = make_session("local[2]", settings={"spark.sql.shuffle.partitions": "2"})
-    session.dataSource.register(MqttSource)
-    yield session
-    session.stop()
+def spark(one_spark: SparkSession) -> Iterator[SparkSession]:
+    with borrowed(one_spark) as session:
+        yield session
 
 
 def source(port: int, folder: Path, **more: str) -> dict[str, str]:

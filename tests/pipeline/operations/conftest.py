@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.derive.local_spark import local_spark
+from tests.spark_of_the_process import borrowed
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with local_spark() as session:
+def spark(one_spark: SparkSession) -> Iterator[SparkSession]:
+    with borrowed(one_spark) as session:
         yield session
