@@ -32,7 +32,9 @@ KINDS = {
 ## Guards
 A guard may veto: every guard has to agree. It refuses by returning `False` (0x87, not authorized) or by raising
 `Refusal(reason, text, server_reference)`; anything else agrees. For `auth_packet` a guard returns
-`Challenge(data, done)` to go on with the exchange, or None when it does not know the method.
+`Challenge(data, done, username)` to go on with the exchange, or None when it does not know the method. `username` of
+the last step (`done`) is who the client is: rules, quotas, bans and its session go by it alone, and without it the
+client is nobody. The user name in its CONNECT was not proved by the exchange, and does not count.
 """,
     FILTER: """
 ## Filters

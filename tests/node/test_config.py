@@ -26,6 +26,7 @@ OTHER: dict[str, Any] = {
     "admin.token": SecretStr(TOKEN),
     "access.jwt_algorithms": ["ES384"],
     "access.ban_exempt": ["10.0.0.0/8"],
+    "access.client_id_pattern": "%u/*",
     "store.filters": ["a/+", "$x/#"],
     "store.time_paths": ["data.time"],
     "store.value_paths": ["data.value"],

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from headwater.node.access.settings import AccessSettings
+from headwater.node.channel import Entrance
 from headwater.node.config import Config
 from headwater.node.hooks import Challenge, Hooks, Refusal
-from headwater.wire.packets import Auth, Connack, Connect, Disconnect, Packet, Pingreq, Pingresp, Properties, Publish
+from headwater.wire.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Properties,
+    Puback,
+    Publish,
+    Will,
+)
 from headwater.wire.reasons import (
     BAD_AUTHENTICATION_METHOD,
+    BANNED,
     CONTINUE_AUTHENTICATION,
+    NO_MATCHING_SUBSCRIBERS,
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
+    QUOTA_EXCEEDED,
     REAUTHENTICATE,
     SUCCESS,
 )
@@ -184,3 +203,126 @@ def test_the_first_guard_that_knows_the_method_answers() -> None:
     _, client = begin(b"3", hooks=hooks)
     client.send(step(b"3", REAUTHENTICATE))
     assert asked == [(METHOD, False), (METHOD, True)]
+
+
+# ---- who it is: what the exchange has proved, and nothing else ---------------------------------------------------
+
+
+def proves(identity: str | None) -> Hooks:
+    """A guard that takes everybody, as this user."""
+    hooks = Hooks()
+    hooks.add("auth_packet", lambda client, method, data, again: Challenge(done=True, username=identity))
+    return hooks
+
+
+def claim(
+    name: str, hooks: Hooks, access: AccessSettings | None = None, *, will: Will | None = None, as_id: bool = False
+) -> tuple[MemoryBroker, Client]:
+    """A client whose CONNECT says `name`, whatever the exchange proves."""
+    config = Config(sys_interval=0, allow_anonymous=False, access=access or AccessSettings())
+    broker = MemoryBroker(config, hooks)
+    return broker, claims(broker, name, will=will, as_id=as_id)
+
+
+def claims(broker: MemoryBroker, name: str, *, will: Will | None = None, as_id: bool = False) -> Client:
+    client = Client(broker)
+    client.version = 5
+    if as_id:
+        client.channel.entrance = Entrance()
+        client.channel.entrance.username_as_client_id = True
+    asked = Properties(authentication_method=METHOD, authentication_data=b"1")
+    client.send(Connect("c", 5, username=name, password=b"x", will=will, properties=asked))
+    return client
+
+
+@pytest.mark.parametrize("identity", ["alice", None])
+def test_the_user_is_whom_the_exchange_proved(identity: str | None) -> None:
+    broker, client = claim("root", proves(identity))
+    assert reason_of(client.packets()) == SUCCESS
+    assert client.channel.username == identity
+    assert broker.server.sessions["c"].username == identity
+
+
+def test_a_certificate_does_not_replace_what_the_exchange_proved() -> None:
+    broker = MemoryBroker(Config(sys_interval=0), proves("alice"))
+    client = Client(broker)
+    client.version, client.channel.identity = 5, "of the certificate"
+    client.send(Connect("c", 5, properties=Properties(authentication_method=METHOD)))
+    assert reason_of(client.packets()) == SUCCESS and client.channel.username == "alice"
+
+
+def test_nobody_is_known_until_the_exchange_has_ended() -> None:
+    hooks = Hooks()
+    hooks.add("auth_packet", count)
+    broker, client = claim("root", hooks)
+    assert client.channel.username is None
+    seen: list[str | None] = []
+    hooks.add("disconnect", lambda client, reason: seen.append(client.username))
+    broker.server.access.ban("user", "root", None, "")
+    broker.turn()
+    client.send(Disconnect())
+    assert seen == [None]
+
+
+def test_rules_and_wills_are_of_whom_the_exchange_proved(tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.write_text("user root\ntopic readwrite #\nuser alice\ntopic readwrite of/alice/#\n")
+    will = Will("of/root/will", b"stolen")
+    broker, client = claim("root", proves("alice"), AccessSettings(acl_file=str(rules)), will=will)
+    assert reason_of(client.packets()) == SUCCESS
+    client.send(Publish("of/root/x", b"", 1, packet_id=1))
+    client.send(Publish("of/alice/x", b"", 1, packet_id=2))
+    answers = [packet.reason for packet in client.packets() if isinstance(packet, Puback)]
+    assert answers == [NOT_AUTHORIZED, NO_MATCHING_SUBSCRIBERS]
+    client.lose()
+    assert broker.server.access.refused_publishes == 2
+
+
+def test_quotas_are_of_whom_the_exchange_proved() -> None:
+    broker, first = claim("any", proves("alice"), AccessSettings(max_sessions_per_user=1), as_id=False)
+    assert reason_of(first.packets()) == SUCCESS
+    second = Client(broker)
+    second.version = 5
+    asked = Properties(authentication_method=METHOD)
+    second.send(Connect("d", 5, username="somebody else", properties=asked))
+    assert reason_of(second.packets()) == QUOTA_EXCEEDED
+
+
+def test_bans_are_of_whom_the_exchange_proved() -> None:
+    broker, _ = claim("x", proves("alice"))
+    broker.server.access.ban("user", "alice", None, "")
+    broker.server.access.ban("user", "mallory", None, "")
+    assert reason_of(claims(broker, "innocent").packets()) == BANNED
+    broker.server.access.bans.lift("user", "alice")
+    assert reason_of(claims(broker, "mallory").packets()) == SUCCESS, "its exchange proves that it is alice"
+
+
+def test_user_names_as_client_ids_are_of_whom_the_exchange_proved() -> None:
+    broker, client = claim("root", proves("alice"), as_id=True)
+    assert reason_of(client.packets()) == SUCCESS
+    assert list(broker.server.sessions) == ["alice"]
+    broker, client = claim("root", proves(None), as_id=True)
+    assert reason_of(client.packets()) == NOT_AUTHORIZED and not broker.server.sessions
+
+
+def test_authenticating_again_as_somebody_else_ends_the_connection() -> None:
+    users = ["alice", "alice", "bob"]
+    hooks = Hooks()
+    hooks.add("auth_packet", lambda client, method, data, again: Challenge(done=True, username=users.pop(0)))
+    _, client = claim("x", hooks)
+    client.packets()
+    client.send(step(b"", REAUTHENTICATE))
+    (again,) = client.packets()
+    assert isinstance(again, Auth) and again.reason == SUCCESS and client.channel.username == "alice"
+    client.send(step(b"", REAUTHENTICATE))
+    assert reason_of(client.packets()) == NOT_AUTHORIZED and client.socket.shut
+
+
+def test_an_exchange_that_fails_counts_as_a_wrong_password() -> None:
+    hooks = Hooks()
+    hooks.add("auth_packet", lambda *arguments: False)
+    access = AccessSettings(ban_failures=2, ban_exempt=[])
+    broker, _ = claim("root", hooks, access)
+    for expected in (NOT_AUTHORIZED, BANNED):
+        client = claims(broker, "root")
+        assert reason_of(client.packets()) == expected

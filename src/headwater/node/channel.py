@@ -120,6 +120,11 @@ class Channel(Connection):
             self.dirty = True
             turn.dirty.append(self)
 
+    @property
+    def is_known_by_user(self) -> bool:
+        """Whether the user name is the client id here, whatever the client says."""
+        return self.entrance is not None and self.entrance.username_as_client_id
+
     def end_of_input(self) -> None:
         """The peer has said that nothing more comes: reading ends behind what was read."""
         if self.socket is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 from headwater.message import NEVER
+from headwater.node.access.tokens import Identity
 from headwater.node.bridge.path import introduce
 from headwater.node.channel import BUSY, Channel
 from headwater.node.deciding import Answer, both
@@ -79,13 +80,14 @@ class Connecting:
         channel.learn(packet)
         if self.server.config.terse:
             channel.wants_problem_information = False
-        if channel.identity is not None:
-            channel.username = channel.identity
+        if channel.identity is not None or channel.authentication_method is not None:
+            channel.username = channel.identity  # the one in CONNECT does not count; an exchange will say another
         server = self.server
         refusal = server.access.admit(channel, packet) or self._check(channel, packet)
         if refusal is None:
             refusal = server.hooks.allow("connect", channel, packet)
         if refusal is None and channel.authentication_method is not None:
+            channel.username = None  # until the exchange has proved who it is
             channel.pending_connect = packet
             channel.state = AUTHENTICATING
             self._challenge(channel, None if packet.properties is None else packet.properties.authentication_data)
@@ -97,15 +99,14 @@ class Connecting:
             self._wait_for(channel, packet, answer)
 
     def _enter(self, channel: Channel, packet: Connect, auth_data: bytes | None, refusal: Refusal | None) -> None:
-        entrance = channel.entrance
-        if refusal is None and entrance is not None and entrance.username_as_client_id:
+        if refusal is None and channel.is_known_by_user:
             channel.client_id = channel.username or ""
             if not channel.client_id:
                 refusal = Refusal(NOT_AUTHORIZED, "clients are known by their user names here")
             elif channel.client_id.startswith("$"):
                 refusal = Refusal(CLIENT_IDENTIFIER_NOT_VALID, "such ids are the broker's own")
         if refusal is None:
-            refusal = self.server.access.receive(channel)
+            refusal = self.server.access.receive(channel) or self._room(channel.client_id)
         if refusal is not None:
             self._refused(channel, refusal)
         else:
@@ -132,14 +133,22 @@ class Connecting:
         config = self.server.config
         if config.server_reference:
             return Refusal(USE_ANOTHER_SERVER, "", config.server_reference)
-        if self.connected >= config.max_connections and not self._takes_over(packet.client_id):
-            return Refusal(SERVER_BUSY, "the server has as many connections as it may have")
-        if len(self.server.sessions) >= config.max_sessions and packet.client_id not in self.server.sessions:
-            return Refusal(QUOTA_EXCEEDED, "the server has as many sessions as it may have")
+        refusal = None if channel.is_known_by_user else self._room(packet.client_id)  # before anything is computed
+        if refusal is not None:
+            return refusal
         if not packet.client_id and not self._may_be_given_an_id(channel, packet):
             return Refusal(CLIENT_IDENTIFIER_NOT_VALID)
         will = packet.will
         return None if will is None else self._check_will(channel, will)
+
+    def _room(self, client_id: str) -> Refusal | None:
+        """What speaks against one more connection, and perhaps session, with this id."""
+        config = self.server.config
+        if self.connected >= config.max_connections and not self._takes_over(client_id):
+            return Refusal(SERVER_BUSY, "the server has as many connections as it may have")
+        if len(self.server.sessions) >= config.max_sessions and client_id not in self.server.sessions:
+            return Refusal(QUOTA_EXCEEDED, "the server has as many sessions as it may have")
+        return None
 
     def _may_be_given_an_id(self, channel: Channel, packet: Connect) -> bool:
         if packet.version == V31 or (packet.version != V5 and not packet.clean_start):
@@ -219,13 +228,18 @@ class Connecting:
         answer = self.server.hooks.challenge(method, channel, data, again)
         if answer is None:
             answer = Refusal(BAD_AUTHENTICATION_METHOD)
+        if not isinstance(answer, Refusal) and again and answer.done and answer.username != channel.username:
+            answer = Refusal(NOT_AUTHORIZED, "a connection cannot become another user's")
         if isinstance(answer, Refusal):
+            if answer.reason == NOT_AUTHORIZED:
+                self.server.access.failed_at(channel.address)
             if again:
                 self.server.disconnect(channel, answer.reason, answer.text)
             else:
                 self._refused(channel, answer)
             return
         if answer.done and not again:
+            self.server.access.known(channel, Identity(answer.username))
             packet = channel.pending_connect
             assert packet is not None
             channel.pending_connect = None

@@ -54,7 +54,7 @@ EVENTS: Final[dict[str, Event]] = {
     "auth_packet": Event(
         GUARD,
         "client, method, data, reauthenticate",
-        "A step of enhanced authentication: refuse, continue or accept it.",
+        "A step of enhanced authentication: refuse, continue, or accept it and say who the client is (`Challenge`).",
     ),
     "packet_read": Event(FILTER, "packet, client", "A packet was decoded; the filter may replace it.", True),
     "packet_encode": Event(FILTER, "packet, client", "A packet is about to be encoded and sent.", True),
@@ -116,10 +116,14 @@ class Refusal(Exception):
 
 
 class Challenge(NamedTuple):
-    """What an `auth_packet` guard returns to go on: `done` accepts, otherwise the client is asked again."""
+    """What an `auth_packet` guard returns to go on: `done` accepts, otherwise the client is asked again.
+
+    `username` is who the exchange has proved the client to be; None: nobody. It alone counts, once it is done: neither
+    the user name in CONNECT nor a certificate stands for what was not proved."""
 
     data: bytes | None = None
     done: bool = False
+    username: str | None = None
 
 
 Hook = Callable[..., Any]

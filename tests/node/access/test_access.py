@@ -14,6 +14,7 @@ from headwater.message import Message
 from headwater.node.access import access as access_module
 from headwater.node.access.errors import AccessError
 from headwater.node.access.settings import AccessSettings
+from headwater.node.channel import Entrance
 from headwater.node.hooks import Hooks, Refusal
 from headwater.session.connection import CONNECTED
 from headwater.wire import encode
@@ -34,6 +35,7 @@ from headwater.wire.packets import (
 )
 from headwater.wire.reasons import (
     BANNED,
+    CLIENT_IDENTIFIER_NOT_VALID,
     CONNECTION_RATE_EXCEEDED,
     NOT_AUTHORIZED,
     QUOTA_EXCEEDED,
@@ -678,13 +680,150 @@ def test_a_user_that_fails_too_often_can_be_banned_from_everywhere(user: str | N
     )
 
     async def fail(number: int) -> int:
-        return (await arrive(broker, named(user, token(exp=1))))[1].reason
+        return (await arrive(broker, named(user, b"wrong" if user else token(exp=1))))[1].reason
 
     assert [asyncio.run(fail(n)) for n in range(3)] == [NOT_AUTHORIZED, NOT_AUTHORIZED, BANNED]
     (ban,) = broker.server.access.bans.all(1000.0)
     assert ban.kind == kind and ban.value == (user or "c")
     assert broker.server.access.bans.lift(ban.kind, ban.value)
     assert asyncio.run(fail(0)) == NOT_AUTHORIZED
+
+
+def test_a_token_is_judged_by_its_own_user_and_not_by_the_name_in_connect(tmp_path: Path) -> None:
+    broker = broker_with(jwt_key_file=key_file(tmp_path), ban_user_failures=1, ban_failures=0)
+    broker.server.access.ban("user", "mallory", None, "")
+
+    async def come_with(**claims: Any) -> int:
+        return (await arrive(broker, named("mallory", token(**claims))))[1].reason
+
+    assert asyncio.run(come_with(sub="alice", exp=time.time() + 100)) == SUCCESS
+    assert asyncio.run(come_with(sub="mallory", exp=time.time() + 100)) == BANNED
+
+
+def known_by_user(broker: MemoryBroker, packet: Connect) -> tuple[Client, int]:
+    """On a listener where the user name is the client id."""
+    client = Client(broker)
+    client.version = packet.version
+    client.channel.entrance = Entrance()
+    client.channel.entrance.username_as_client_id = True
+    client.send(packet)
+    (answer,) = client.packets()
+    assert isinstance(answer, Connack)
+    return client, answer.reason
+
+
+def test_bans_see_the_client_id_that_counts() -> None:
+    broker = broker_with(others=ANY)
+    access = broker.server.access
+    access.ban("client", "ann", None, "why")
+    assert known_by_user(broker, named("ann", client="anything"))[1] == BANNED
+    assert known_by_user(broker, named("bob", client="ann"))[1] == SUCCESS, "its id is bob"
+
+
+def test_ids_that_do_not_count_make_no_room(tmp_path: Path) -> None:
+    """An id that a client gives, and does not get, is not one that is here already."""
+    for limit, refused in (("max_sessions", QUOTA_EXCEEDED), ("max_connections", SERVER_BUSY)):
+        broker = broker_with(others={**ANY, limit: 1})
+        come(broker, None, "here")
+        assert known_by_user(broker, named("ann", client="here"))[1] == refused
+        broker = broker_with(others={**ANY, limit: 1})
+        assert known_by_user(broker, named("ann"))[1] == SUCCESS
+        assert known_by_user(broker, named("ann", client="anything"))[1] == SUCCESS, "it takes over its own"
+
+
+def test_who_waited_for_an_answer_is_one_too_many_as_well(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = broker_with(password_file=users_file(tmp_path, u="right"), others={"max_connections": 1})
+        clients = [Client(broker) for _ in range(3)]
+        for number, client in enumerate(clients):
+            client.version = 5
+            client.send(named("u", b"right", client=f"c{number}"))
+        for client in clients:
+            await settled(client)
+        answers = [client.packets()[0] for client in clients]
+        assert sorted(answer.reason for answer in answers if isinstance(answer, Connack)) == [
+            SUCCESS,
+            SERVER_BUSY,
+            SERVER_BUSY,
+        ]
+
+    asyncio.run(main())
+
+
+# ---- whose a client id is ----------------------------------------------------------------------------------------
+
+
+def code(broker: MemoryBroker, packet: Connect) -> int:
+    return Client(broker).connect(packet).reason
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_another_user_can_neither_take_over_nor_end_a_session(version: int) -> None:
+    broker = broker_with(others=ANY, client_ids="owned")
+    refused = CLIENT_IDENTIFIER_NOT_VALID if version == 5 else 2
+    properties = Properties(session_expiry_interval=100)
+    alice = come(broker, "alice", "pump", clean_start=False, properties=properties)
+    subscribe(alice, "t")
+    for user in ("mallory", None, ""):
+        for clean in (False, True):
+            assert code(broker, named(user, client="pump", version=version, clean_start=clean)) == refused
+    assert alice.channel.state == CONNECTED, "connected"
+    alice.lose()
+    for clean in (False, True):
+        assert code(broker, named("mallory", client="pump", version=version, clean_start=clean)) == refused
+    assert list(broker.server.sessions["pump"].subscriptions) == ["t"], "and while it is away"
+    again = come(broker, "alice", "pump", clean_start=False, properties=properties)
+    assert again.channel.state == CONNECTED
+    again.send(Disconnect(properties=Properties(session_expiry_interval=0)))
+    assert code(broker, named("mallory", client="pump")) == SUCCESS, "it has ended: the id is free"
+
+
+def test_sessions_of_nobody_are_not_a_users() -> None:
+    broker = broker_with(others=ANY, client_ids="owned")
+    come(broker, None, "c")
+    assert code(broker, named("alice")) == CLIENT_IDENTIFIER_NOT_VALID
+    assert code(broker, named(None)) == SUCCESS, "who cannot be told from its owner"
+
+
+def test_by_default_whoever_gives_an_id_has_its_session() -> None:
+    broker = broker_with(others=ANY)
+    come(broker, "alice", "c")
+    assert code(broker, named("mallory")) == SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("pattern", "client_id", "accepted"),
+    [
+        ("%u", "ann", True),
+        ("%u", "ann2", False),
+        ("%u/*", "ann/pump", True),
+        ("%u/*", "ann/", True),
+        ("%u/*", "ann", False),
+        ("%u/*", "anna/pump", False),
+        ("dev-%u-*", "dev-ann-1", True),
+        ("dev-%u-*", "dev-bob-1", False),
+        ("%u/*", "", True),  # it is given one that nobody else has
+    ],
+)
+def test_client_ids_have_the_form_that_is_set(pattern: str, client_id: str, accepted: bool) -> None:
+    broker = broker_with(others=ANY, client_id_pattern=pattern)
+    expected = SUCCESS if accepted else CLIENT_IDENTIFIER_NOT_VALID
+    assert code(broker, named("ann", client=client_id)) == expected
+    if client_id:
+        assert code(broker, named(None, client=client_id)) == CLIENT_IDENTIFIER_NOT_VALID
+
+
+@pytest.mark.parametrize("pattern", ["fixed", "*%u", "%u*x", "%u-%u-**"])
+def test_a_form_of_client_ids_that_binds_nobody_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="client_id_pattern"):
+        AccessSettings(client_id_pattern=pattern)
+
+
+def test_a_reload_binds_client_ids(tmp_path: Path) -> None:
+    broker = broker_with(others=ANY)
+    come(broker, "alice", "c")
+    broker.server.access.reload(AccessSettings(client_ids="owned"))
+    assert code(broker, named("mallory")) == CLIENT_IDENTIFIER_NOT_VALID
 
 
 def test_a_ban_ends_connections_and_can_be_lifted() -> None:

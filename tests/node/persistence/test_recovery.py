@@ -19,7 +19,19 @@ from headwater.node.persistence.records import (
     SUBSCRIPTION,
     number_in,
 )
-from headwater.wire.packets import Properties, Puback, Publish, Subscribe, SubscribeRequest, Unsubscribe, Will
+from headwater.wire.packets import (
+    Connack,
+    Connect,
+    Properties,
+    Puback,
+    Publish,
+    Subscribe,
+    SubscribeRequest,
+    Unsubscribe,
+    Will,
+)
+from headwater.wire.reasons import CLIENT_IDENTIFIER_NOT_VALID, SUCCESS
+from tests.node.memory import Client
 from tests.node.persistence.durable import DurableBroker
 from tests.node.persistence.test_journal import connect, count, passing, publish, subscribe
 
@@ -256,3 +268,21 @@ def test_numbers_are_not_used_again() -> None:
     )
     broker = broker.crash()
     assert broker.journal.next_number > highest
+
+
+def test_a_session_is_still_its_users() -> None:
+    """Where client ids belong to users, a start does not set them free."""
+    config = Config(sys_interval=0, allow_anonymous=True, access=AccessSettings(client_ids="owned"))
+    broker = DurableBroker(config=config)
+    connect(broker, "pump", username="alice")
+    broker = broker.crash()
+    answers = {}
+    for user in ("mallory", None, "alice"):
+        client = Client(broker)
+        client.version = 5
+        client.send(Connect("pump", 5, clean_start=False, username=user))
+        broker.settle()
+        (answer,) = client.packets()
+        assert isinstance(answer, Connack)
+        answers[user] = answer.reason
+    assert answers == {"mallory": CLIENT_IDENTIFIER_NOT_VALID, None: CLIENT_IDENTIFIER_NOT_VALID, "alice": SUCCESS}

@@ -134,31 +134,28 @@ class Access:
             return None
         if packet.client_id.startswith(PREFIX):
             return Refusal(CLIENT_IDENTIFIER_NOT_VALID, f"{PREFIX} is for bridges")
-        if self.is_banned(channel, packet):
+        if self.is_address_banned(channel):
             return Refusal(BANNED)
+        if not channel.is_known_by_user and self._is_banned(CLIENT, packet.client_id):
+            return Refusal(BANNED)  # `receive` would refuse it too, but a password may be computed until then
         if self.settings.connection_rate:
             network = network_of(host_of(channel.address))
             if not self._rates.take(network, self.server.hot.now):
                 return Refusal(CONNECTION_RATE_EXCEEDED)
         return None
 
-    def is_banned(self, channel: Channel, packet: Connect) -> bool:
-        if not self.bans:
-            return False
-        now = self.server.hot.now
-        found = (
-            self.bans.find(ADDRESS, network_of(host_of(channel.address)), now)
-            or self.bans.find(CLIENT, packet.client_id, now)
-            or (packet.username and self.bans.find(USER, packet.username, now))
-        )
-        return bool(found)
+    def is_address_banned(self, channel: Channel) -> bool:
+        return self._is_banned(ADDRESS, network_of(host_of(channel.address)))
+
+    def _is_banned(self, kind: str, value: str | None) -> bool:
+        return bool(value) and bool(self.bans) and self.bans.find(kind, value or "", self.server.hot.now) is not None
 
     def authenticate(self, channel: Channel, packet: Connect) -> Answer:
         """Who this is: None when that is settled, a refusal, or somebody to wait for."""
         if isinstance(channel.entrance, Inside):
-            return self._known(channel, Identity(None))
+            return self.known(channel, Identity(None))
         if channel.identity is not None:
-            return self._known(channel, Identity(channel.identity))
+            return self.known(channel, Identity(channel.identity))
         password = packet.password
         asks = self._asks(channel)
         if asks and self._tokens is not None and password is not None and looks_like_token(password):
@@ -166,9 +163,9 @@ class Access:
         if packet.username is not None and asks:
             return self._check_password(channel, packet, packet.username, password)
         if packet.username is None and self.anonymous(channel):
-            return self._known(channel, Identity(None))
+            return self.known(channel, Identity(None))
         if not asks and self.anonymous(channel):
-            return self._known(channel, Identity(packet.username))
+            return self.known(channel, Identity(packet.username))
         return Refusal(NOT_AUTHORIZED, "anonymous clients are not allowed here")
 
     def anonymous(self, channel: Channel) -> bool:
@@ -181,7 +178,7 @@ class Access:
         """Whether clients have to show that they are who they say."""
         return self.settings.authenticates and channel.use_passwords
 
-    def _known(self, channel: Channel, identity: Identity) -> Refusal | None:
+    def known(self, channel: Channel, identity: Identity) -> Refusal | None:
         """The identity is certain."""
         channel.username = identity.username
         self._identities[channel] = identity
@@ -192,20 +189,42 @@ class Access:
         return self._identities.pop(channel, None) or Identity(channel.username)
 
     def receive(self, channel: Channel) -> Refusal | None:
-        """All agree on who it is; what speaks against it now is only a ban or a quota."""
+        """All agree on who it is, and its client id is the one that it will have; what speaks against it now is a ban,
+        a quota, or that the id is another user's."""
         name = channel.username
-        if name is not None and self.bans.find(USER, name, self.server.hot.now) is not None:
+        if self._is_banned(USER, name) or self._is_banned(CLIENT, channel.client_id):
             return Refusal(BANNED)
+        if not self._may_use_id(channel):
+            return Refusal(CLIENT_IDENTIFIER_NOT_VALID, "this client id is not yours")
         if not self.quotas.room_for_session(name, channel.client_id):
             return Refusal(QUOTA_EXCEEDED, "this user has as many sessions as it may have")
         return None
 
+    def _may_use_id(self, channel: Channel) -> bool:
+        """Whether the client id may be this user's. Who gives none is given one that nobody has."""
+        client_id = channel.client_id
+        if not client_id or isinstance(channel.entrance, Inside):
+            return True
+        if self.settings.client_id_pattern and not self._fits(client_id, channel.username):
+            return False
+        session = self.server.sessions.get(client_id) if self.settings.client_ids == "owned" else None
+        return session is None or session.username == channel.username
+
+    def _fits(self, client_id: str, user: str | None) -> bool:
+        if not user:
+            return False
+        pattern = self.settings.client_id_pattern
+        text = pattern.removesuffix("*").replace("%u", user)
+        return client_id.startswith(text) if pattern.endswith("*") else client_id == text
+
     def _check_password(self, channel: Channel, packet: Connect, user: str, password: bytes | None) -> Answer:
         encoded = None if self._passwords is None else self._passwords.entries.get(user)
+        if self._is_banned(USER, user):
+            return Refusal(BANNED)
         if not password or self._passwords is None:
-            return self.failed(channel, packet, "not a token" if password else "no password")
+            return self.failed(channel, packet, "not a token" if password else "no password", user)
         if encoded is not None and self._recent.knows(user, encoded, password, self.server.hot.now):
-            return self._known(channel, Identity(user, encoded=encoded))
+            return self.known(channel, Identity(user, encoded=encoded))
         return self._verify_password(channel, packet, encoded, password)
 
     async def _verify_password(
@@ -218,11 +237,11 @@ class Access:
         except Overloaded:
             return Refusal(SERVER_BUSY, "too many clients connect at once")
         if encoded is None or not right:
-            return self.failed(channel, packet, "wrong user name or password")
+            return self.failed(channel, packet, "wrong user name or password", user)
         if self._passwords is None or self._passwords.entries.get(user) != encoded:
             return Refusal(SERVER_BUSY, "the users have just changed")
         self._recent.add(user, encoded, password, self.server.hot.now)
-        return self._known(channel, Identity(user, encoded=encoded))
+        return self.known(channel, Identity(user, encoded=encoded))
 
     def _matches(self, encoded: str | None, password: bytes) -> bool:
         """In a thread."""
@@ -237,22 +256,25 @@ class Access:
             return Refusal(SERVER_BUSY, "too many clients connect at once")
         except TokenError as error:
             return self.failed(channel, packet, f"token: {error}")
-        return self._known(channel, identity)
+        return self.known(channel, identity)
 
-    def failed(self, channel: Channel, packet: Connect, why: str) -> Refusal:
-        """What was shown is wrong: that is counted, and may become a ban."""
+    def failed(self, channel: Channel, packet: Connect, why: str, user: str | None = None) -> Refusal:
+        """What was shown is wrong: that is counted, and may become a ban. `user`: whose password it was to be."""
         settings = self.settings
         now = self.server.hot.now
         log.info("%r as %r (%s) is refused: %s", packet.client_id, packet.username, channel.address, why)
-        host = host_of(channel.address)
-        network = network_of(host)
-        if not is_within(host, self._exempt):
-            self._count_failure(ADDRESS, network, settings.ban_failures, now)
-        if packet.username is None:
+        self.failed_at(channel.address)
+        if user is None:
             self._count_failure(CLIENT, packet.client_id, settings.ban_user_failures, now)
         else:
-            self._count_failure(USER, packet.username, settings.ban_user_failures, now)
+            self._count_failure(USER, user, settings.ban_user_failures, now)
         return Refusal(NOT_AUTHORIZED)
+
+    def failed_at(self, address: str) -> None:
+        """Somebody there has shown what is wrong."""
+        host = host_of(address)
+        if not is_within(host, self._exempt):
+            self._count_failure(ADDRESS, network_of(host), self.settings.ban_failures, self.server.hot.now)
 
     def _count_failure(self, kind: str, value: str, limit: int, now: float) -> None:
         if not limit or not value or self._failures.add(kind, value, now) < limit:

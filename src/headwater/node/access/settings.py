@@ -65,6 +65,16 @@ class AccessSettings(Settings):
         description="Whether a new subscriber is not sent retained messages whose publisher may not publish there any "
         "more, by the rules of today.",
     )
+    client_ids: Literal["any", "owned"] = Field(
+        default="any",
+        description="Who may use a client id. `any`: whoever gives it, so users can end or take over each other's "
+        "sessions. `owned`: a session belongs to the user who began it until it ends; others are refused with 0x85.",
+    )
+    client_id_pattern: str = Field(
+        default="",
+        description="What client ids must look like: `%u` is the user name, `*` at the end anything, such as `%u/*`; "
+        "others are refused with 0x85. Choose a separator that no user name has in it. Empty: any.",
+    )
     connection_rate: float = Field(
         default=0.0, ge=0, description="CONNECTs a second from one address; more are refused with 0x9F; 0: any."
     )
@@ -107,6 +117,14 @@ class AccessSettings(Settings):
         if unknown or not names:
             raise ValueError(f"{', '.join(unknown) or 'nothing'} is none of {', '.join(JWT_ALGORITHMS)}")
         return names
+
+    @field_validator("client_id_pattern")
+    @classmethod
+    def _binds_ids_to_users(cls, pattern: str) -> str:
+        text = pattern.removesuffix("*")
+        if pattern and ("*" in text or not text.count("%u") == 1 or pattern.endswith("%u*")):
+            raise ValueError("client_id_pattern needs one %u, and `*` only at its end, behind a separator: %u/*")
+        return pattern
 
     @field_validator("ban_exempt")
     @classmethod

@@ -152,7 +152,7 @@ class BrokerGate(Gate):
         """A connection counts once in the rate of its address, however much is asked over it."""
         access = self.broker.server.access
         if channel.address in self._connections:
-            return Refusal(BANNED) if access.is_banned(channel, packet) else None
+            return Refusal(BANNED) if access.is_address_banned(channel) else None
         refusal = access.admit(channel, packet)
         if refusal is None:
             self._connections[channel.address] = None
