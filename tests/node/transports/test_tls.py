@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import socket
 import ssl
 import subprocess
@@ -388,13 +389,14 @@ def test_who_has_no_good_certificate_is_refused(
         assert not refused(served, authority.trusting(authority.client("m")))
 
 
-def revocations(authority: Authority, *certificates: str) -> bytes:
+def revocations(authority: Authority, *certificates: str, days: int = 1) -> bytes:
     """A list of revoked certificates, as the authority signs it."""
     key = serialization.load_pem_private_key(authority.ca.private_key_pem.bytes(), None)
     issuer = x509.load_pem_x509_certificate(authority.ca.cert_pem.bytes())
     now = datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject)
-    builder = builder.last_update(now).next_update(now + datetime.timedelta(days=1))
+    day = datetime.timedelta(days=1)
+    builder = builder.last_update(now - 2 * day).next_update(now + days * day)
     for file in certificates:
         serial = x509.load_pem_x509_certificate(Path(file).read_bytes()).serial_number
         builder = builder.add_revoked_certificate(
@@ -420,6 +422,57 @@ def test_revoked_certificates_are_refused(authority: Authority, tmp_path: Path) 
         assert refused(served, context, session=session)  # nor by an earlier acquaintance
         assert not refused(served, authority.trusting(good))
         peer.expect_nothing()  # it was there before, and stays
+
+
+class Branch(Authority):
+    """An authority between another one and its clients."""
+
+    def __init__(self, root: Authority, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.ca = root.ca.create_child_ca()
+        self.file = str(folder / f"{name}.pem")
+        self.ca.cert_pem.write_to_path(self.file)
+
+
+def test_certificates_of_a_revoked_authority_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The list of the root says so; that of the authority between, by whoever has its key, would not."""
+    caplog.set_level(logging.INFO, "headwater.transports")
+    root = Authority(tmp_path, "root")
+    good, bad = Branch(root, tmp_path, "good"), Branch(root, tmp_path, "bad")
+    clients = [branch.client(name) for branch, name in ((good, "in-good"), (bad, "in-bad"))]
+    crl = tmp_path / "crl.pem"
+    branches = revocations(good) + revocations(bad)
+    crl.write_bytes(branches + revocations(root))
+    listener = tls_listener(root, client_certificates="required", ca=root.file, crl=str(crl))
+    with serving(listener) as served:
+        assert not any(refused(served, root.trusting(client)) for client in clients)
+        crl.write_bytes(branches + revocations(root, bad.file))
+        served.call(served.broker.reload_certificates)
+        assert [refused(served, root.trusting(client)) for client in clients] == [False, True]
+        crl.write_bytes(revocations(bad) + revocations(root))
+        served.call(served.broker.reload_certificates)
+        assert [refused(served, root.trusting(client)) for client in clients] == [True, False], "no list, no entry"
+    assert "`crl` needs the list of every authority" in caplog.text
+
+
+def test_a_list_that_is_missing_is_said_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = Authority(tmp_path, "root")
+    branch = Branch(root, tmp_path, "branch")
+    both, crl = tmp_path / "both.pem", tmp_path / "crl.pem"
+    both.write_bytes(Path(root.file).read_bytes() + Path(branch.file).read_bytes())
+    settings = TlsSettings(**root.server(), client_certificates="required", ca=str(both), crl=str(crl))
+    for has, lacks in ((root, branch), (branch, root)):
+        crl.write_bytes(revocations(has))
+        subject = x509.load_pem_x509_certificate(Path(lacks.file).read_bytes()).subject.rfc4514_string()
+        with pytest.raises(CertificateError, match="has no list of") as error:
+            make_context(settings, "mqtt")
+        assert subject in str(error.value) and "append it" in str(error.value)
+    crl.write_bytes(revocations(root) + revocations(branch))
+    make_context(settings, "mqtt")
+    assert not caplog.records
+    crl.write_bytes(revocations(root) + revocations(branch, days=-1))
+    make_context(settings, "mqtt")
+    assert "is too old" in caplog.text
 
 
 # ---- certificates come and go ----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ log = logging.getLogger("headwater.transports")
 
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 REQUESTS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+PEM_LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----", re.DOTALL)
 ALTERNATIVE_NAMES: Final = ("DNS", "email", "URI")
 SHORT: Final = {
     "commonName": "CN",
@@ -50,7 +52,8 @@ def make_context(settings: TlsSettings, protocol: str) -> ssl.SSLContext:
         load_into(context, settings.ca, "certificate")
     if settings.crl:
         load_into(context, settings.crl, "revocation list")
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        check_lists(settings.ca, settings.crl)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN  # an authority between may have been revoked, too
     return context
 
 
@@ -104,6 +107,30 @@ def load_into(context: ssl.SSLContext, path: str, what: str) -> None:
     key = "crl" if what == "revocation list" else "x509"
     if after[key] == before[key]:
         raise CertificateError(f"{path} holds no {what}")
+
+
+def check_lists(ca: str, crl: str) -> None:
+    """Whether each authority of the file has a list: without one, OpenSSL refuses all that it has signed. Those of a
+    folder, and those that clients send along, are not known here. Raises CertificateError."""
+    from cryptography import x509
+
+    text = Path(crl).read_bytes()
+    lists = [x509.load_pem_x509_crl(each) for each in PEM_LIST.findall(text)]
+    now = datetime.now(UTC)
+    for each in lists:
+        until = getattr(each, "next_update_utc", None)  # cryptography before version 42 does not say
+        if until is not None and until < now:
+            issuer = each.issuer.rfc4514_string()
+            log.warning("the list of %s in %s is too old (since %s): all its clients are refused", issuer, crl, until)
+    issuers = {each.issuer for each in lists}
+    if Path(ca).is_dir():
+        return
+    for authority in x509.load_pem_x509_certificates(Path(ca).read_bytes()):
+        if authority.subject not in issuers:
+            raise CertificateError(
+                f"{crl} has no list of {authority.subject.rfc4514_string()}, which is in {ca}: append it (an authority "
+                "makes one, also an empty one, by `openssl ca -gencrl`), or take that authority out of `ca`"
+            )
 
 
 def _readable(path: str) -> None:

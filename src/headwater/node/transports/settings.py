@@ -25,7 +25,11 @@ class TlsSettings(Settings):
         description="File with the authorities that may have signed clients' certificates (PEM), or a folder of them "
         "as `openssl rehash` makes it. Those between the root and our own certificate are sent with it, too.",
     )
-    crl: str = Field(default="", description="File with those authorities' lists of revoked certificates (PEM).")
+    crl: str = Field(
+        default="",
+        description="File with the lists of revoked certificates (PEM) of all authorities between clients and the "
+        "root, the root included.",
+    )
     username: Literal["cn", "san", "subject", "none"] = Field(
         default="cn",
         description="What of a client's certificate becomes its user name, in place of the one in CONNECT: the "

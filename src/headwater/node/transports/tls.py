@@ -38,6 +38,8 @@ HANDSHAKE_READ: Final = 2048
 FIRST_READ: Final = 464
 """Bytes asked for at first, as `channel.FIRST_READ`, but in a block of Python's own allocator."""
 LARGEST_READ: Final = 61440
+NO_LIST: Final = 3
+"""OpenSSL's X509_V_ERR_UNABLE_TO_GET_CRL."""
 MOST_OWN: Final = 65536
 """Bytes that TLS itself may have waiting: who makes it answer and does not read is cut off."""
 
@@ -191,6 +193,8 @@ class Tls(Transport):
 
     def _failure(self, what: str, error: ssl.SSLError) -> ConnectionAbortedError:
         reason: str = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
+        if getattr(error, "verify_code", 0) == NO_LIST:
+            reason += "; `crl` needs the list of every authority between a client's certificate and the root"
         log.info("%s %s: %s", self._channel.address, what, reason)
         return ConnectionAbortedError(reason)
 
