@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headwater.cli.top import MOST_GROUPS, Figures, SharedGroup, Snapshot, TopView, from_sys
+from headwater.cli.top import MOST_GROUPS, Figures, SharedGroup, Snapshot, TopView, _watch_admin, from_sys
 from tests.brokers import both_brokers, running
 from tests.node.admin.api import TOKEN
 from tests.node.admin.test_serving import SETTINGS, served
@@ -34,6 +34,8 @@ def test_sys_of_any_broker(broker: int) -> None:
     done = headwater("top", "-p", broker, "--once")
     assert done.returncode == 0, done.stderr
     assert b"connections" in done.stdout and b"messages/s" in done.stdout
+    [row] = [line.split() for line in done.stdout.decode().splitlines() if line.split()[:1] == ["out"]]
+    assert row[1].replace(",", "").isdecimal()  # between two samples
 
 
 def test_the_admin_api(tmp_path: Path) -> None:
@@ -78,6 +80,24 @@ def test_rates_of_groups() -> None:
     text = printed(view, Snapshot(Figures(uptime=12), [SharedGroup("g", "random", 500, 1, 3, 2)]))
     [row] = [line.split() for line in text.splitlines() if line.startswith("g ")]
     assert row == ["g", "random", "2", "of", "3", "1", "200", "500"]
+
+
+def test_a_first_look_knows_no_rates() -> None:
+    view = TopView()
+    text = printed(view, Snapshot(Figures(uptime=3600, messages_received=7200), [SharedGroup("g", sent=3600)]))
+    rows = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
+    assert (rows["in"][1:4], rows["g"][-2]) == (["–", "–", "7,200"], "–")
+    assert not view.has_rates
+
+
+def test_a_look_of_a_young_broker_has_rates() -> None:
+    """It takes two samples, also if the first one is of the moment at which the broker began."""
+    samples = iter([Snapshot(Figures()), Snapshot(Figures(uptime=0.5, messages_received=100, bytes_received=700))])
+    console = Console(file=io.StringIO(), width=160)
+    _watch_admin(lambda: next(samples), console, 0.001, once=True)
+    assert isinstance(console.file, io.StringIO)
+    [row] = [line.split() for line in console.file.getvalue().splitlines() if line.split()[:1] == ["in"]]
+    assert row[1:6] == ["200", "1.4", "kB", "100", "700"]
 
 
 def test_strange_names_of_groups_are_shown_as_they_are() -> None:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 REMEMBERED: Final = 60
+UNKNOWN: Final = "–"
 PLAIN_EVERY: Final = 10.0
 """Seconds between lines when the output is not a terminal."""
 
@@ -56,13 +57,24 @@ class Flow:
     def __init__(self) -> None:
         self._total = 0
         self._at = 0.0
+        self.is_known = True
+        """A rate needs two samples. The first of a flow that began before we looked says none."""
         self.rates: deque[float] = deque([0.0] * REMEMBERED, REMEMBERED)
+
+    def begin(self, total: int, at: float) -> None:
+        """The first sample of a flow that others have watched before."""
+        self._total, self._at, self.is_known = total, at, False
 
     def update(self, total: int, at: float) -> float:
         if at > self._at:
+            self.is_known = True
             self.rates.append((total - self._total) / (at - self._at))
             self._total, self._at = total, at
         return self.rates[-1]
+
+    def rate(self) -> str:
+        """For people."""
+        return f"{self.rates[-1]:,.0f}" if self.is_known else UNKNOWN
 
     def bars(self) -> str:
         highest = max(self.rates) or 1.0
@@ -101,6 +113,17 @@ class LiveView:
         self._redirected.clear()
         if self._live is not None:
             self._live.stop()
+
+    def begin(self, statistics: Statistics) -> None:
+        """Take the first sample of a broker that has been running for a while: its rates are known from the next on."""
+        self._messages_in.begin(statistics.messages_received, statistics.uptime)
+        self._messages_out.begin(statistics.messages_sent, statistics.uptime)
+        self._bytes_in.begin(statistics.bytes_received, statistics.uptime)
+        self._bytes_out.begin(statistics.bytes_sent, statistics.uptime)
+
+    @property
+    def has_rates(self) -> bool:
+        return self._messages_in.is_known
 
     def update(self, statistics: Statistics) -> None:
         view = self.render(statistics)
@@ -144,7 +167,7 @@ class LiveView:
             ("in", self._messages_in, self._bytes_in, statistics.messages_received, statistics.bytes_received),
             ("out", self._messages_out, self._bytes_out, statistics.messages_sent, statistics.bytes_sent),
         ):
-            rates = (f"{messages.rates[-1]:,.0f}", _size(amount.rates[-1]))
+            rates = (messages.rate(), _size(amount.rates[-1]) if amount.is_known else UNKNOWN)
             table.add_row(name, *rates, f"{total:,}", _size(total_bytes), messages.bars())
         return table
 

@@ -9,13 +9,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SHOWN: Final = 100
-"""Characters of a cell in a table."""
 
 
 def rows_of(answer: pa.Table) -> Iterator[dict[str, Any]]:
@@ -47,21 +44,14 @@ def plain(value: Any) -> Any:
 
 
 def print_rows(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table; numbers stand on the right."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """A table that fits the terminal; numbers stand on the right."""
+    from headwater.cli.fitted import Fitted, column_of, show
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in names:
-        numbers = all(isinstance(row[name], int | float | None) for row in rows)
-        table.add_column(name, justify="right" if numbers and rows else "left", no_wrap=True)
+    table = Fitted(column_of(name, (row[name] for row in rows)) for name in names)
     for row in rows:
-        table.add_row(*(Text(_cell(row[name])) for name in names))
-    console = Console()
-    if not console.is_terminal:  # nobody wants a table cut off that goes into a file
-        console = Console(width=10_000)
-    console.print(table)
+        table.add(*(_cell(row[name]) for name in names))
+    if left_out := show(table):
+        print(f"no room for {', '.join(left_out)} here: a wider terminal, or --format json, shows it", file=sys.stderr)
 
 
 def print_csv(names: Sequence[str], rows: Iterator[Mapping[str, Any]]) -> None:
@@ -78,9 +68,9 @@ def print_json(rows: Iterator[Mapping[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A text may hold anything, also what a terminal would obey."""
-    text = f"{value:.6g}" if isinstance(value, float) else str(_written(value))
-    return "".join(each if each.isprintable() else "·" for each in text[:SHOWN])
+    from headwater.cli.fitted import printable, shortened
+
+    return printable(shortened(f"{value:.6g}" if isinstance(value, float) else str(_written(value))))
 
 
 def _written(value: Any) -> Any:

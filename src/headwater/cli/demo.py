@@ -217,8 +217,9 @@ class Shown:
 
     def _render(self, status: dict[str, Any], rate: float) -> RenderableType:
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
+
+        from headwater.cli.fitted import Column, Fitted, Kind, number, printable
 
         line = Text()
         for name, value in (
@@ -229,13 +230,10 @@ class Shown:
         ):
             line.append(f"{name} ", style="dim")
             line.append(f"{value}   ", style="bold")
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column("topic", no_wrap=True)
-        table.add_column("latest value", justify="right")
-        table.add_column("position", justify="right")
+        table = Fitted([Column("topic", Kind.TAIL), number("latest value"), number("position")])
         most = MOST_TOPICS if self._view is None else FEW_TOPICS
         for topic, (position, value) in sorted(self._latest.items())[:most]:
-            table.add_row(Text(topic), Text(value), f"{position:,}")
+            table.add(printable(topic), printable(value), f"{position:,}")
         return Group(line, Text(self._flow.bars(), style="cyan"), table, *self._rendered_tables())
 
     def _rendered_tables(self) -> list[RenderableType]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from headwater.cli.fitted import Column, Fitted, Kind, number, printable
 from headwater.live import Flow
 from headwater.pipeline.jobs.status import Status, last_windows, look, totals
 
@@ -172,28 +172,22 @@ def _pairs(pairs: list[tuple[str, str]], head: str = "") -> Text:
     return text
 
 
-def _stores(status: Status) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("store", no_wrap=True)
-    for heading in ("position", "lag", "seconds", "silver behind"):
-        table.add_column(heading, justify="right")
+def _stores(status: Status) -> Fitted:
+    table = Fitted([Column("store"), *map(number, ("position", "lag", "seconds", "silver behind"))])
     for each in status.stores[:MOST_STORES]:
         lag = "does not answer" if each.lag is None else f"{each.lag:,}"
         seconds = "" if each.lag_seconds is None else f"{each.lag_seconds:,.1f}"
-        table.add_row(Text(each.store), f"{each.landed:,}", lag, seconds, f"{each.behind:,}")
+        table.add(each.store, f"{each.landed:,}", lag, seconds, f"{each.behind:,}")
     for url in status.silent:
-        table.add_row(Text(f"no answer from {url}", style="red"))
+        table.add(Text(f"no answer from {url}", style="red"))
     return table
 
 
-def _windows(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+def _windows(rows: list[dict[str, Any]]) -> Fitted:
     start, end = rows[0]["window_start"], rows[0]["window_end"]
-    table.add_column(f"gold, {start:%H:%M:%S} to {end:%H:%M:%S}Z", no_wrap=True)
-    for heading in ("count", "mean", "min", "max"):
-        table.add_column(heading, justify="right")
-    table.add_column("flags")
+    heading = Column(f"gold, {start:%H:%M:%S} to {end:%H:%M:%S}Z", Kind.TAIL)
+    table = Fitted([heading, *map(number, ("count", "mean", "min", "max")), Column("flags")])
     for row in rows:
         figures = ["" if row[name] is None else f"{row[name]:.2f}" for name in ("mean", "min", "max")]
-        table.add_row(Text(row["topic"]), str(row["count"]), *figures, Text(row["flags"], style="yellow"))
+        table.add(printable(row["topic"]), str(row["count"]), *figures, Text(row["flags"], style="yellow"))
     return table

@@ -17,14 +17,11 @@ from headwater.cli.failure import GENERAL, fail, forget_output
 if TYPE_CHECKING:
     from headwater.cli.stored import Asked, Source
 
-SHOWN: Final = 100
-"""Characters of a payload in a table."""
 COLUMNS: Final = (
     *("position", "topic", "payload", "payload_base64", "qos", "retain", "publisher", "time", "arrival", "value"),
     "properties",
 )
 """Of CSV, as REST has them."""
-NUMBERS: Final = frozenset(("messages", "first", "last", "position", "lag", "lost", "value"))
 
 
 # ---- for people --------------------------------------------------------------------------------------------------
@@ -35,8 +32,11 @@ def one_line(message: Mapping[str, Any]) -> str:
 
 
 def print_messages(messages: Iterator[dict[str, Any]], limit: int | None) -> None:
-    rows = [{**message, "payload": _payload(message)[:SHOWN]} for message in messages]
-    print_table(("position", "time", "topic", "value", "payload"), rows)
+    from headwater.cli.fitted import shortened
+
+    rows = [{**message, "payload": shortened(_payload(message))} for message in messages]
+    for name in print_table(("position", "time", "topic", "value", "payload"), rows):
+        print(f"no room for {name} here: a wider terminal, or --format json, shows it", file=sys.stderr)
     if len(rows) == limit:
         print(f"the first {limit}; more with --limit, or --after {rows[-1]['position']}", file=sys.stderr)
 
@@ -57,31 +57,21 @@ def print_statistics(found: Mapping[str, Any]) -> None:
     print(f"readers    {found['readers']:,}")
 
 
-def print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the names of the columns for which there was no room."""
+    from headwater.cli.fitted import Fitted, column_of, printable, show
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in names:
-        table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
+    table = Fitted(column_of(name, (row[name] for row in rows)) for name in names)
     for row in rows:
-        table.add_row(*(Text(_printable(row[name])) for name in names))
-    console = Console()
-    if not console.is_terminal:  # nobody wants a table cut off that goes into a file
-        console = Console(width=10_000)
-    console.print(table)
-
-
-def _printable(value: object) -> str:
-    """A text may hold anything, also what a terminal would obey."""
-    text = "" if value is None else str(value)
-    return "".join(each if each.isprintable() else "·" for each in text)
+        table.add(*(printable("" if row[name] is None else str(row[name])) for name in names))
+    return show(table)
 
 
 def _payload(message: Mapping[str, Any]) -> str:
+    from headwater.cli.fitted import printable
+
     text = message["payload"]
-    return _printable(f"base64:{message['payload_base64']}" if text is None else text)
+    return printable(f"base64:{message['payload_base64']}" if text is None else text)
 
 
 def size(amount: float) -> str:

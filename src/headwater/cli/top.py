@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from headwater.client import Client
 
 MOST_GROUPS: Final = 20
+SECOND_SAMPLE: Final = 11.0
+"""Seconds for which `--once` waits for the second sample; brokers update `$SYS` every 10 s by default."""
 FIGURES: Final = {
     "clients/connected": "connections",
     "clients/total": "sessions",
@@ -140,39 +143,41 @@ class TopView:
         self._view = LiveView()
         self._flow = Flow
         self._flows: dict[str, Flow] = {}
+        self._has_begun = False
+
+    @property
+    def has_rates(self) -> bool:
+        """They need two snapshots of different moments."""
+        return self._has_begun and self._view.has_rates
 
     def render(self, snapshot: Snapshot) -> RenderableType:
         from rich.console import Group
 
+        if not self._has_begun:
+            self._has_begun = True
+            self._view.begin(snapshot.figures)
         parts: list[RenderableType] = [self._view.render(snapshot.figures)]
         if snapshot.groups:
             parts += ["", self._groups(snapshot)]
         return Group(*parts)
 
     def _groups(self, snapshot: Snapshot) -> RenderableType:
-        from rich.table import Table
+        from headwater.cli.fitted import Column, Fitted, Kind, number, printable
 
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column("shared group", no_wrap=True)
-        table.add_column("dispatcher")
-        for heading in ("online", "waiting", "messages/s", "messages"):
-            table.add_column(heading, justify="right")
+        figures = map(number, ("online", "waiting", "messages/s", "messages"))
+        table = Fitted([Column("shared group", Kind.TAIL), Column("dispatcher"), *figures])
         for group in snapshot.groups[:MOST_GROUPS]:
-            flow = self._flows.setdefault(group.name, self._flow())
-            rate = flow.update(group.sent, snapshot.figures.uptime)
+            if group.name not in self._flows:
+                self._flows[group.name] = self._flow()
+                self._flows[group.name].begin(group.sent, snapshot.figures.uptime)
+            flow = self._flows[group.name]
+            flow.update(group.sent, snapshot.figures.uptime)
             online = f"{group.online} of {group.members}"
-            # A name may hold anything, also what rich would take for markup.
-            cells = [_plain(group.name), _plain(group.dispatcher), online]
-            table.add_row(*cells, f"{group.waiting:,}", f"{rate:,.0f}", f"{group.sent:,}")
+            cells = [printable(group.name), printable(group.dispatcher), online]
+            table.add(*cells, f"{group.waiting:,}", flow.rate(), f"{group.sent:,}")
         if len(snapshot.groups) > MOST_GROUPS:
-            table.add_row(f"… {len(snapshot.groups) - MOST_GROUPS} more")
+            table.add(f"… {len(snapshot.groups) - MOST_GROUPS} more")
         return table
-
-
-def _plain(text: str) -> RenderableType:
-    from rich.text import Text
-
-    return Text("".join(each if each.isprintable() else "·" for each in text))
 
 
 # ---- the command -------------------------------------------------------------------------------------------------
@@ -188,7 +193,7 @@ def top(
         Path | None, typer.Option("--token-file", help="Its token.  [default: $HEADWATER_ADMIN__TOKEN]")
     ] = None,
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print it and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, from two samples, and leave.")] = False,
 ) -> None:
     """Show connections, rates and shared groups of a broker, live. With --admin from its admin API; without, from the
     `$SYS` topics of any broker that has them, with the options of mosquitto_sub."""
@@ -212,7 +217,8 @@ def _watch_admin(read: Callable[[], Snapshot], console: Console, interval: float
     try:
         rendered = view.render(read())
         if once:
-            console.print(rendered)
+            time.sleep(interval)  # a rate is the difference of two samples
+            console.print(view.render(read()))
             return
         with Live(rendered, console=console, auto_refresh=False, screen=console.is_terminal) as live:
             while True:
@@ -239,7 +245,7 @@ async def _watch_sys(client: Client, console: Console, interval: float, once: bo
                     await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)  # the rest of what is retained comes right behind it
             if once:
-                console.print(view.render(from_sys(topics)))
+                await _print_once(view, topics, console)
                 return 0
             with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
                 while not listening.done():
@@ -250,6 +256,22 @@ async def _watch_sys(client: Client, console: Console, interval: float, once: bo
         finally:
             listening.cancel()
     return 0
+
+
+async def _print_once(view: TopView, topics: Mapping[str, str], console: Console) -> None:
+    """With rates, which are the difference of two samples: wait for the second, but not for ever."""
+    rendered = view.render(from_sys(topics))
+    deadline = time.monotonic() + SECOND_SAMPLE
+    while not view.has_rates and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+        rendered = view.render(from_sys(topics))
+    if view.has_rates:
+        await asyncio.sleep(0.1)  # what else the broker has just published
+        rendered = view.render(from_sys(topics))
+    console.print(rendered)
+    if not view.has_rates:
+        text = f"rates need two samples, and this broker updated $SYS only once in {SECOND_SAMPLE:.0f} s"
+        print(f"headwater top: {text}", file=sys.stderr)
 
 
 async def _listen(client: Client, topics: dict[str, str]) -> None:
