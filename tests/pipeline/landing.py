@@ -60,7 +60,7 @@ def land(spark: SparkSession, source: dict[str, str], folder: Path) -> None:
         .writeStream.format("headwater-delta")
         .option("path", str(folder / "bronze"))
         .option("checkpointLocation", str(folder / "checkpoint"))
-        .options(app="bronze", table="bronze")
+        .options(app="bronze", table="bronze", byPosition="true")
         .trigger(availableNow=True)
         .start()
     )

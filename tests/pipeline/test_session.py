@@ -189,7 +189,9 @@ def test_what_is_wrong_is_said_through_spark(
 def land(spark: SparkSession, folder: Path, given: dict[str, str], **trigger: Any) -> StreamingQuery:
     messages = spark.readStream.format("headwater").options(**given).load()
     writer = messages.withColumn("day", f.to_date("arrival")).writeStream.format("headwater-delta")
-    writer = writer.options(app="bronze", table="bronze", checkpointLocation=str(folder / "checkpoint"))
+    writer = writer.options(
+        app="bronze", table="bronze", byPosition="true", checkpointLocation=str(folder / "checkpoint")
+    )
     return writer.trigger(**trigger).start(str(folder / "bronze"))
 
 

@@ -30,8 +30,7 @@ class Column:
 @dataclass(frozen=True)
 class Table:
     """`keys` name a row; `partition` is the column of dates by which files are laid out; `watermark` says in words when
-    a row is final. Tables with `evolves` get further columns as payloads bring them; to those `by_position`, the
-    positions of a store are added in their order and once."""
+    a row is final. Tables with `evolves` get further columns as payloads bring them."""
 
     name: str
     doc: str
@@ -40,7 +39,6 @@ class Table:
     partition: str | None = None
     watermark: str = ""
     evolves: bool = False
-    by_position: bool = False
 
     @property
     def ddl(self) -> str:
@@ -83,7 +81,6 @@ BRONZE: Final = Table(
     keys=("store", "position"),
     partition="day",
     watermark="a row is final when it is there",
-    by_position=True,
 )
 
 SILVER: Final = Table(

@@ -48,12 +48,12 @@ def _notes(files: list[WrittenFile], app: str, batch: int) -> tuple[dict[str, in
 
 class ForgetfulSink(DeltaSink):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        return ForgetfulWriter(Sink(self.options, schema, needs_app=True))
+        return ForgetfulWriter(Sink(self.options, schema, needs_app=True), overwrite)
 
 
 class HastySink(DeltaSink):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        return HastyWriter(Sink(self.options, schema, needs_app=True))
+        return HastyWriter(Sink(self.options, schema, needs_app=True), overwrite)
 
 
 SINKS: Final[dict[str, type[DeltaSink]]] = {"forgetful": ForgetfulSink, "hasty": HastySink}

@@ -28,6 +28,7 @@ def start(spark: SparkSession, lake: Lake, settings: Settings, *, once: bool = F
         .option("path", str(lake.path(BRONZE)))
         .option("table", BRONZE.name)
         .option("app", APP)
+        .option("byPosition", "true")
         .option("checkpointLocation", str(lake.checkpoint("bronze")))
     )
     if once:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from headwater.disk.crash_points import crash_point
 
 MEASURED: Final = ("store", "position", "time", "arrival", "window_start", "minute")
-"""Columns whose bounds are noted."""
+"""Columns whose bounds are noted, if they are text, whole numbers or times: others have none that JSON can say."""
 COMPRESSION: Final = "zstd"
 LARGEST_GROUP: Final = 1 << 20
 
@@ -135,18 +135,19 @@ class _OpenFile:
         self._writer.write_batch(batch, row_group_size=LARGEST_GROUP)
         self._rows += batch.num_rows
         for name in MEASURED:
-            if name in batch.schema.names:
+            if name in batch.schema.names and _has_bounds(batch.schema.field(name).type):
                 self._nulls[name] = self._nulls.get(name, 0) + batch.column(name).null_count
                 bounds = pc.min_max(batch.column(name)).as_py()
                 if bounds["min"] is not None:
                     self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
                     self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
-        if "store" in batch.schema.names and "position" in batch.schema.names:
+        if {"store", "position"} <= self._nulls.keys():
             self._note_stores(batch)
 
     def _note_stores(self, batch: pa.RecordBatch) -> None:
-        bounds = pa.table({"store": batch.column("store"), "position": batch.column("position")})
-        found = bounds.group_by("store").aggregate([("position", "min"), ("position", "max")]).to_pylist()
+        """Rows without a store or position, which a join may bring, do not count."""
+        named = pa.table({"store": batch.column("store"), "position": batch.column("position")}).drop_null()
+        found = named.group_by("store").aggregate([("position", "min"), ("position", "max")]).to_pylist()
         for each in found:
             low, high = self._stores.get(each["store"], (each["position_min"], each["position_max"]))
             self._stores[each["store"]] = (min(low, each["position_min"]), max(high, each["position_max"]))
@@ -179,3 +180,8 @@ class _OpenFile:
         with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
         self._path.unlink(missing_ok=True)
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    is_one = (pa.types.is_string, pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date)
+    return any(each(kind) for each in is_one)

@@ -80,9 +80,9 @@ class Log:
         except TableNotFoundError:
             raise LakeError(f"there is no table in {self.folder}") from None
 
-    def paths(self) -> list[str]:
+    def paths(self, table: DeltaTable | None = None) -> list[str]:
         """Of all files, relative to the folder."""
-        return _paths(self.open())
+        return _paths(table or self.open())
 
     # ---- notes -------------------------------------------------------------------------------------------------
 

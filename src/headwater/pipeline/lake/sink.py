@@ -1,23 +1,33 @@
 """`format("headwater-delta")`: rows into a Delta table, exactly once, without a jar.
 
 Theory. Executors write files (`files`), the driver commits them (`log`). Spark repeats the last batch of a query that
-was killed, so the driver asks the table whether it is there:
+was killed, so each commit notes, under the name of its `app`, the query (Spark's id, which lives in its checkpoint) and
+the batch. The next batch is compared with these notes, whatever its rows are:
 
-    rows that have a store and a position    the table's notes say up to which position of each store it goes;
-                                             a batch at or below is there, one that overlaps is an error
-    other rows                               the table's note of the query says which batch was the last
+    the same query    a larger number is a new batch, the same number is a repeat, a smaller one means that the
+                      checkpoint is older than the table: refused
+    another query     either the checkpoint is new, and its rows may be there already, or somebody else has taken the
+                      name: refused, as the two cannot be told apart
 
-The first holds also if the query's checkpoint was deleted and batches are counted anew; the second cannot, and says so.
+One kind of query can be told more: one that brings every message of its stores, each store's in order, as bronze's
+does. It says so (`byPosition`), and its commits note the last position of each store. Where batch numbers fail,
+positions decide: a batch at or behind the noted positions is there, one beyond them is new, one across them is refused.
+Other queries have rows with positions, too, but a join emits them late and a filter leaves some out: of those, a batch
+behind the noted positions says nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -27,9 +37,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import DateType, StructType
 
 from headwater.pipeline.lake.files import WrittenFile, write_files
-from headwater.pipeline.lake.log import LakeError, Log, Positions
+from headwater.pipeline.lake.log import LakeError, Log
 from headwater.pipeline.lake.plain import WRITING, settle_batch, settle_rows
-from headwater.pipeline.options import Options
+from headwater.pipeline.options import OptionError, Options
 from headwater.pipeline.portable import Portable
 from headwater.pipeline.tables import BY_NAME, Table
 
@@ -37,6 +47,7 @@ FORMAT: Final = "headwater-delta"
 OPTIONS: Final = {
     "path": "the folder of the table, the same for all executors",
     "app": "a name of the query, of which the table remembers the last batch; the same after a restart",
+    "byPosition": "true: the query brings all messages of its stores in order; a new checkpoint goes on by positions",
     "table": "a declared table, such as bronze; else the table is made as the rows are",
     "partitionBy": "a column by which files are laid out, if the table is not a declared one",
     "layout": "delta, or parquet: files without a log",
@@ -45,13 +56,18 @@ LAYOUTS: Final = ("delta", "parquet")
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FIRST: Final = "first"
 """The note `first/STORE` has the first position that the table got of a store."""
+QUERY: Final = "#query"
+"""The note `APP#query` has the fingerprint of the query that wrote last under this name."""
+QUERY_ID: Final = "sql.streaming.queryId"
+"""By which Spark tells tasks whose they are."""
 
 
 class Message(WriterCommitMessage):
-    """From a task to the driver."""
+    """From a task to the driver. `query` is Spark's id of the query."""
 
-    def __init__(self, files: list[WrittenFile]) -> None:
+    def __init__(self, files: list[WrittenFile], query: str = "") -> None:
         self.files = files
+        self.query = query
 
 
 class DeltaSink(Portable, DataSource):
@@ -63,7 +79,7 @@ class DeltaSink(Portable, DataSource):
         return BatchWriter(Sink(self.options, schema, needs_app=False), overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        return StreamWriter(Sink(self.options, schema, needs_app=True))
+        return StreamWriter(Sink(self.options, schema, needs_app=True), overwrite)
 
 
 class Sink:
@@ -82,11 +98,13 @@ class Sink:
             raise options.wrong("table", f"is one of {', '.join(BY_NAME)}, not {name!r}")
         self.table = None if name is None else BY_NAME[name]
         self.partition = options.text("partitionBy") if self.table is None else self.table.partition
-        self.by_position = self.table is None or self.table.by_position
+        self.by_position = options.flag("byPosition", False)
         self.layout = options.text("layout", "delta")
         if self.layout not in LAYOUTS:
             raise options.wrong("layout", f"is one of {', '.join(LAYOUTS)}, not {self.layout!r}")
         names = schema.fieldNames()
+        if self.by_position and not {"store", "position"} <= set(names):
+            raise options.wrong("byPosition", f"needs rows with store and position; there are {', '.join(names)}")
         if self.table is not None:
             _check_columns(self.table, names, options)
         elif self.partition is not None and self.partition not in names:
@@ -100,7 +118,7 @@ class Sink:
         return self.path if self.layout == "delta" else str(Path(self.path, WRITING))
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Message:
-        return Message(write_files(batches, self.folder, self.partition))
+        return Message(write_files(batches, self.folder, self.partition), running_query())
 
     def log(self, files: Sequence[WrittenFile]) -> Log:
         """The table is made with the first rows, if it is not a declared one."""
@@ -126,35 +144,37 @@ class Sink:
 
 
 class StreamWriter(Portable, DataSourceStreamArrowWriter):
-    def __init__(self, sink: Sink) -> None:
+    """With `overwrite` (the output mode `complete`), each batch is everything, and replaces what was there."""
+
+    def __init__(self, sink: Sink, overwrite: bool = False) -> None:
         self.sink = sink
+        self.overwrite = overwrite
+        if overwrite and sink.by_position:
+            raise OptionError(f"format({FORMAT!r}): the option 'byPosition' is for queries in the output mode append")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.sink.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        files = _files(messages)
+        files, query = _files(messages), _query(messages)
         if self.sink.layout == "parquet":
-            settle_batch(Path(self.sink.path), self.sink.app, batchId, files)
+            settle_batch(Path(self.sink.path), self.sink.app, query, batchId, files, self.overwrite)
             return
         log = self.sink.log(files)
-        if not files and not log.exists():
-            return
-        stores = _stores(files) if self.sink.by_position else None
-        if stores is None:
-            if is_there(log, self.sink.app, batchId):
-                self.sink.discard(files)
-            else:
-                log.commit(files, {self.sink.app: batchId})
+        if not log.exists():
             return
         seen = log.open()
-        known = log.positions(self.sink.app, seen)
-        if overlaps(stores, known, self.sink.path):
+        app, stores = self.sink.app, _stores(files) if self.sink.by_position else {}
+        batch = Batch(app, query, batchId, self.sink.by_position, stores)
+        if is_there(Noted.of(log, seen, app), batch, self.sink.path):
             self.sink.discard(files)
-        elif files:
+        elif files or self.overwrite:
+            known = log.positions(app, seen) if stores else {}
             ends = {store: last for store, (_, last) in stores.items()}
             firsts = {f"{FIRST}/{store}": first for store, (first, _) in stores.items() if store not in known}
-            log.commit(files, {self.sink.app: batchId, **firsts}, job=self.sink.app, positions=ends, seen=seen)
+            notes = {app: batchId, f"{app}{QUERY}": query, **firsts}
+            replaced = log.paths(seen) if self.overwrite else []
+            log.commit(files, notes, job=app, positions=ends, replaced=replaced, seen=seen)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.sink.abort(_files(messages))
@@ -184,30 +204,95 @@ class BatchWriter(Portable, DataSourceArrowWriter):
         self.sink.abort(_files(messages))
 
 
-def is_there(log: Log, app: str, batch: int) -> bool:
-    """Whether the table has a batch already. Raises LakeError if batches are counted anew."""
-    last = log.batch(app) if log.exists() else None
-    if last is not None and batch < last:
+# ---- is it there? --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What a table knows of an `app`: the last batch, the query it was of, and the last position of each store. Tables
+    that were written by older versions know the batch only."""
+
+    batch: int | None = None
+    query: int | None = None
+    positions: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, log: Log, seen: DeltaTable, app: str) -> Noted:
+        query = seen.transaction_version(f"{app}{QUERY}")
+        return cls(seen.transaction_version(app), query, log.positions(app, seen))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is to be added. `stores` has the first and last position of each, if the query goes `by_position`."""
+
+    app: str
+    query: int
+    number: int
+    by_position: bool = False
+    stores: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def is_there(noted: Noted, batch: Batch, path: str) -> bool:
+    """Whether the table has the batch already. Raises LakeError if that cannot be known, or if it has a part."""
+    if noted.batch is None:
+        return False
+    if batch.by_position and (noted.query is None or noted.query != batch.query or batch.number < noted.batch):
+        return _is_behind(noted, batch, path)
+    if noted.query not in (None, batch.query):
         raise LakeError(
-            f"{log.folder} has batch {last} of the query {app!r}, and now comes batch {batch}: its checkpoint was "
-            "deleted or is another. Give the query its checkpoint back, or another `app` if this is new data."
+            f"another query has written to {path} as {batch.app!r}, up to its batch {noted.batch}; or it is the same "
+            "one, and its checkpoint was deleted. Give this query another `app` if its rows are new, or the checkpoint "
+            "back that it had."
         )
-    return last == batch
-
-
-def overlaps(stores: Mapping[str, tuple[int, int]], known: Positions, path: str) -> bool:
-    """Whether the table has all of these ranges already. Raises LakeError if it has a part."""
-    there = {store: last <= known.get(store, 0) for store, (_, last) in stores.items()}
-    if stores and all(there.values()):
+    if batch.number < noted.batch:
+        raise LakeError(
+            f"{path} has batch {noted.batch} of the query {batch.app!r}, and now comes batch {batch.number}: its "
+            "checkpoint is older than the table. Give the query the checkpoint back that it had, or another `app` if "
+            "its rows are new."
+        )
+    if batch.number == noted.batch:
         return True
-    for store, (first, last) in stores.items():
-        if first <= known.get(store, 0):
+    _check_order(noted, batch, path)
+    return False
+
+
+def _is_behind(noted: Noted, batch: Batch, path: str) -> bool:
+    """By positions. Raises LakeError if the table has a part of the batch."""
+    ahead = [store for store, (_, last) in batch.stores.items() if last > noted.positions.get(store, 0)]
+    if not ahead:
+        return True
+    for store, (first, last) in batch.stores.items():
+        known = noted.positions.get(store, 0)
+        if first <= known:
             raise LakeError(
-                f"{path} contains the store {store} up to position {known[store]}, and a batch with {first} to {last} "
-                "is to be added. Begin behind it: startingOffsets = "
-                f'{{"{store}": {known[store]}}}, with a new checkpoint.'
+                f"{path} contains the store {store} up to position {known}, and a batch with {first} to {last} "
+                f'is to be added. Begin behind it: startingOffsets = {{"{store}": {known}}}, with a new checkpoint.'
             )
     return False
+
+
+def _check_order(noted: Noted, batch: Batch, path: str) -> None:
+    """Raises LakeError if a new batch is not what was promised."""
+    for store, (first, _) in batch.stores.items():
+        known = noted.positions.get(store, 0)
+        if first <= known:
+            raise LakeError(
+                f"{path} contains the store {store} up to position {known}, and the new batch {batch.number} of "
+                f"{batch.app!r} begins with {first}: the query does not bring positions in order. Leave out the option "
+                "'byPosition'."
+            )
+
+
+def running_query() -> str:
+    """Of the task that asks; empty if there is none."""
+    task = TaskContext.get()
+    return "" if task is None else task.getLocalProperty(QUERY_ID) or ""
+
+
+def fingerprint(query: str) -> int:
+    """A note is a number: 63 bits of the query's id."""
+    return int.from_bytes(hashlib.sha256(query.encode()).digest()[:8]) >> 1
 
 
 def _check_columns(table: Table, names: Sequence[str], options: Options) -> None:
@@ -224,12 +309,16 @@ def _files(messages: Iterable[WriterCommitMessage | None]) -> list[WrittenFile]:
     return [file for message in messages if isinstance(message, Message) for file in message.files]
 
 
-def _stores(files: Sequence[WrittenFile]) -> dict[str, tuple[int, int]] | None:
-    """First and last position of each store; None if the rows have no positions."""
-    if any(not each.stores for each in files):
-        return None
+def _query(messages: Iterable[WriterCommitMessage | None]) -> int:
+    return fingerprint(next((message.query for message in messages if isinstance(message, Message)), ""))
+
+
+def _stores(files: Sequence[WrittenFile]) -> dict[str, tuple[int, int]]:
+    """First and last position of each store. Raises LakeError if a row has none."""
     found: dict[str, tuple[int, int]] = {}
     for each in files:
+        if each.nulls.get("store") or each.nulls.get("position"):
+            raise LakeError("a row has no store or no position: such a query cannot have the option 'byPosition'")
         for store, (first, last) in each.stores.items():
             low, high = found.get(store, (first, last))
             found[store] = (min(low, first), max(high, last))
