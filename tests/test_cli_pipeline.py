@@ -226,7 +226,7 @@ def test_a_run_that_is_told_to_stop(world: World) -> None:
         while f"landed {world.last} " not in line.replace(",", ""):
             line = process.stdout.readline()
             assert line, "it has ended"
-        for command in (["run"], ["backfill"], ["compact"]):
+        for command in (["run"], ["backfill"], ["remake", "gold"], ["compact"]):
             options = world.options if command != ["compact"] else world.options[:2]
             status, _, errors = invoke(*command, *options)
             assert (status, f"process {process.pid}" in errors) == (1, True), errors
@@ -266,13 +266,21 @@ def test_derived_tables_are_made_again(world: World) -> None:
     until = json.loads(invoke("status", *world.options, "--json")[1])["tables"]["gold"]["until"]
     before = world.ask(sql.format(until))
     assert before
-    status, said, errors = invoke("backfill", *world.options, "--remake", "silver")
+    status, said, errors = invoke("remake", "silver", *world.options)
     assert (status, errors) == (0, "")
-    assert "made again: silver, quarantine, gold, late, latest\n" in said
+    assert said.endswith("made again: silver, quarantine, gold, late, latest\n")
     assert world.ask(sql.format(until)) == before
     for table in ("bronze", "advice", "live", "brass"):
-        status, _, errors = invoke("backfill", *world.options, "--remake", table)
+        status, _, errors = invoke("remake", table, *world.options)
         assert (status, "those that can be are silver, quarantine, gold" in " ".join(errors.split())) == (2, True)
+    assert invoke("remake", *world.options)[0] == 2
+    assert invoke("remake", "--cancel", *world.options)[1] == "there is none to give up.\n"
+    other = world.config.with_name("other.toml")
+    other.write_text(world.config.read_text().replace("window = 1", "window = 2"))
+    status, _, errors = invoke("run", "--once", "--lake", world.lake, "--config", other)
+    assert (status, "`headwater pipeline remake gold late`" in errors) == (1, True)
+    status, said, _ = invoke("status", "--lake", world.lake, "--config", other)
+    assert (status, "gold was made with window = 1, which is 2 now" in said) == (0, True)
     assert world.has_everything_once()
 
 

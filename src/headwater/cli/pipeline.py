@@ -1,10 +1,10 @@
-"""`headwater pipeline run|status|query|backfill|compact|tables`: stores into tables, and answers (docs/pipeline.md)."""
+"""`headwater pipeline run|status|query|…`: stores into tables, and answers (docs/pipeline.md)."""
 
 from __future__ import annotations
 
 import typer
 
-from headwater.cli.pipeline_care import backfill, compact, tables
+from headwater.cli.pipeline_care import backfill, compact, remake, tables
 from headwater.cli.pipeline_query import query
 from headwater.cli.pipeline_run import run
 from headwater.cli.pipeline_status import status
@@ -19,5 +19,6 @@ pipeline.command()(run)
 pipeline.command()(status)
 pipeline.command()(query)
 pipeline.command()(backfill)
+pipeline.command()(remake)
 pipeline.command()(compact)
 pipeline.command()(tables)

@@ -1,4 +1,4 @@
-"""`headwater pipeline backfill|compact|tables`: what is done to tables now and then, and what they are."""
+"""`headwater pipeline backfill|remake|compact|tables`: what is done to tables now and then, and what they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from datetime import UTC, datetime
+from typing import Annotated, Final
 
 import typer
 
@@ -26,46 +27,79 @@ from headwater.cli.lakes import (
     with_stores_options,
 )
 
+OF_BRONZE: Final = ("silver", "completeness", "operations_traffic", "operations_members")
+"""With what is made of them, all that is derived."""
+
 
 @with_stores_options
-def backfill(
-    of: StoresOptions,
-    remake: Annotated[
-        list[str] | None, typer.Option("--remake", metavar="TABLE", help="Make this one again from bronze; repeat.")
-    ] = None,
-    master: Master = LOCAL,
-) -> None:
-    """Fetch from the stores what bronze lacks; with --remake, throw derived tables away and make them again from
-    bronze, with the settings as they are now."""
+def backfill(of: StoresOptions, master: Master = LOCAL) -> None:
+    """Fetch from the stores what bronze lacks."""
     command = "pipeline backfill"
     settings = of.settings(command)
     lake = open_lake(command, of.lake)
     from headwater.pipeline.jobs.accounts import recover
-    from headwater.pipeline.jobs.pipeline import Pipeline, drain
-    from headwater.pipeline.jobs.remaking import NotDerived, discard, involved
 
-    try:
-        again = involved(remake or ())
-    except NotDerived as error:
-        raise typer.BadParameter(f"{error}.") from None
-    with spark_session(command, lake, master, short=not again) as spark, failing(command):
+    with spark_session(command, lake, master, short=True) as spark, failing(command):
         with lake.writing(), _reading(command):
             found, lost = recover(spark, lake, settings)
-            print(f"bronze: {found:,} messages fetched, {lost:,} lost", flush=True)
-            discard(lake, again)
-        if again:
-            from headwater.cli.pipeline_run import stopping
-            from headwater.cli.pipeline_view import PipelineView
-
-            print(f"made again: {', '.join(table.name for table in again)}", flush=True)
-            pipeline, view = Pipeline(spark, lake, settings, landing=False), PipelineView(lake, settings.source())
-            with pipeline, stopping(pipeline, view, None), view.watching():
-                drain(pipeline)
-            if pipeline.stopped.is_set():
-                print("stopped; `headwater pipeline run` makes the rest.")
-    if found and not again:
-        print("what was derived before lacks them: --remake silver --remake completeness --remake operations_traffic")
+        print(f"bronze: {found:,} messages fetched, {lost:,} lost", flush=True)
+    if found:
+        print(f"what was derived before lacks them: headwater pipeline remake {' '.join(OF_BRONZE)}")
     raise typer.Exit(1 if lost else 0)
+
+
+@with_stores_options
+def remake(
+    of: StoresOptions,
+    tables: Annotated[list[str] | None, typer.Argument(help="Derived tables.", show_default=False)] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Only what arrived from then on (ISO 8601).")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only what arrived before.")] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Give up a remake that was begun.")] = False,
+    master: Master = LOCAL,
+) -> None:
+    """Make derived tables again from bronze, with the settings as they are now, and what is made of them. They are
+    built beside the old ones, which can be read until the new ones take their place; landing goes on."""
+    command = "pipeline remake"
+    settings = of.settings(command)
+    lake = open_lake(command, of.lake)
+    from headwater.pipeline.jobs.remaking import NotDerived, can_be_cancelled, forget_plan, make_plan, stored_plan
+
+    if cancel:
+        with failing(command), lake.writing():
+            begun = stored_plan(lake)
+            if begun is not None and not can_be_cancelled(lake, begun):
+                fail(command, "some tables are made again already, and the others have to be; go on with it.")
+            forget_plan(lake)
+        print("given up." if begun else "there is none to give up.")
+        return
+    if not tables and stored_plan(lake) is None:
+        raise typer.BadParameter("say which tables; `headwater pipeline tables` lists them.")
+    try:
+        plan = make_plan(tables or (), _moment(start, "--from"), _moment(end, "--to")) if tables else None
+    except NotDerived as error:
+        raise typer.BadParameter(f"{error}.") from None
+    with spark_session(command, lake, master, short=False) as spark, failing(command):
+        from headwater.cli.pipeline_run import stopping
+        from headwater.cli.pipeline_view import PipelineView
+        from headwater.pipeline.jobs.pipeline import Pipeline, remake_all
+
+        pipeline, view = Pipeline(spark, lake, settings, remake=plan), PipelineView(lake, settings.source())
+        with pipeline:
+            names = ", ".join(pipeline.remake.tables if pipeline.remake else ())
+            with stopping(pipeline, view, None), view.watching():
+                remake_all(pipeline)
+    done = pipeline.remake is None
+    print(f"made again: {names}" if done else "stopped; `headwater pipeline run` or `remake` goes on with it.")
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    try:
+        found = None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{option} is a time such as 2026-01-31T12:00:00Z, not {text!r}.") from None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
 
 
 @contextmanager

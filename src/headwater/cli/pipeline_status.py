@@ -25,7 +25,7 @@ def status(of: StoresOptions, as_json: Annotated[bool, typer.Option("--json", he
     from headwater.pipeline.jobs.status import look, totals
 
     with failing(command):
-        found, counts = look(lake, settings.source()), totals(lake)
+        found, counts = look(lake, settings.source(), settings=settings), totals(lake)
     if as_json:
         print(json.dumps({**dataclasses.asdict(found), "completeness": counts}, default=_as_text))
         return
@@ -70,5 +70,9 @@ def _print_status(found: Status, counts: dict[str, int]) -> None:
         print_rows(("store", "landed", "lag", "seconds", "silver behind"), stores)
     if counts:
         print("\ncompleteness: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+    for name, why in found.changed.items():
+        print(f"\n{name} was made with {why}: `headwater pipeline remake {name}`")
+    if found.remaking:
+        print(f"\nbeing made again: {', '.join(found.remaking)}")
     for url, why in found.silent.items():
         complain("pipeline status", f"no store answers at {url} ({why}); --url says where they are.")

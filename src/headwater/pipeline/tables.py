@@ -283,5 +283,21 @@ ADVICE: Final = Table(
     watermark="final when it is there",
 )
 
-TABLES: Final = (*(BRONZE, SILVER, QUARANTINE, GOLD, LATE, LATEST, LIVE, COMPLETENESS, TRAFFIC, MEMBERS, ADVICE),)
+INFERRED: Final = Table(
+    "inferred",
+    "Which types the columns have that payloads brought, where rules infer them: decided once, and for good.",
+    (
+        Column("rules", "bigint", "Number of the settings of decoding for which it holds.", nullable=False),
+        Column("column", "string", "Of silver.", nullable=False),
+        Column("type", "string", "Spark's name of it.", nullable=False),
+        Column("positions", "string", "Behind which positions it was decided: JSON by store.", nullable=False),
+        Column("made", "timestamp", "When.", nullable=False),
+    ),
+    keys=("rules", "column"),
+    watermark="final when it is there",
+)
+
+TABLES: Final = (
+    *(BRONZE, SILVER, QUARANTINE, GOLD, LATE, LATEST, LIVE, COMPLETENESS, TRAFFIC, MEMBERS, ADVICE, INFERRED),
+)
 BY_NAME: Final = {table.name: table for table in TABLES}

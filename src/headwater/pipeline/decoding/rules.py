@@ -43,11 +43,17 @@ class Rules:
     """Can be pickled. `columns` are the further columns of silver that are known, with Spark's names of their types."""
 
     def __init__(
-        self, rules: Iterable[Rule] = (), limits: Limits | None = None, known: Mapping[str, str] | None = None
+        self,
+        rules: Iterable[Rule] = (),
+        limits: Limits | None = None,
+        known: Mapping[str, str] | None = None,
+        said: Mapping[str, Any] | None = None,
     ) -> None:
         self.rules: Final = (*rules, Rule())
         self.limits: Final = limits or Limits()
         self.columns: Final = _merged(self.rules, known or {})
+        self.said: Final = dict(said or {})
+        """The settings of which they were made."""
         self.closed = False
         self._numbers: dict[str, int] = {}
         self._decoders: dict[int, Decoder] = {}
@@ -65,15 +71,16 @@ class Rules:
         """Raises SettingsError, which names the rule by its number, from 1. Decoders that do not exist here are an
         error, too."""
         made = []
+        given = list(rules)
         limits = Limits(ahead, behind, longest, most_columns)
-        for number, settings in enumerate(rules, 1):
+        for number, settings in enumerate(given, 1):
             try:
                 rule = rule_of(settings)
                 rule.made(limits.longest)
             except SettingsError as error:
                 raise SettingsError(f"rule {number}: {error}") from error
             made.append(rule)
-        return cls(made, limits)
+        return cls(made, limits, said={"decoding": [dict(each) for each in given], **vars(limits)})
 
     @property
     def infers(self) -> bool:
@@ -89,7 +96,7 @@ class Rules:
         """The same rules for a table that has these further columns: their types are established. If `closed`, no
         others are made: then every batch has the same schema."""
         further = {name: type for name, type in columns.items() if name not in FIXED}
-        made = Rules(self.rules[:-1], self.limits, {**self.columns, **further})
+        made = Rules(self.rules[:-1], self.limits, {**self.columns, **further}, self.said)
         made.closed = closed
         return made
 

@@ -18,6 +18,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.pipeline.jobs import accounts, bronze, latest, live, operations, silver, windows
 from headwater.pipeline.jobs.clocks import Answers, Clock, ask, clocks, slowest
+from headwater.pipeline.jobs.ranges import remake_range
+from headwater.pipeline.jobs.remaking import (
+    ACCOUNTED,
+    WINDOWED,
+    ChangedSettings,
+    Plan,
+    Remaking,
+    forget_plan,
+    left,
+    settled_plan,
+)
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import LakeError
@@ -65,13 +76,24 @@ class Round:
 
 class Pipeline:
     """Use it as a context: the lake is locked and the query runs in between. Without `landing`, there is no query:
-    only what is behind bronze is made."""
+    only what is behind bronze is made. By the plan `remake`, tables are made again meanwhile (`jobs.remaking`)."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, settings: Settings, *, landing: bool = True) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        settings: Settings,
+        *,
+        landing: bool = True,
+        remake: Plan | None = None,
+    ) -> None:
         self.spark = spark
         self.lake = lake
         self.settings = settings
         self.landing = landing
+        self.remake = remake
+        """What is left to be made again."""
+        self.remaking: Remaking | None = None
         self.stopped = threading.Event()
         """Set it, from any thread or a signal's handler, and the round ends after its step."""
         self.rules = settings.rules()
@@ -87,6 +109,7 @@ class Pipeline:
     def __enter__(self) -> Pipeline:
         self._locked.enter_context(self.lake.writing())
         try:
+            self._plan()
             if self.landing:
                 self.queries.append(bronze.start(self.spark, self.lake, self.settings))
             if self.landing and self.settings.live_broker:
@@ -101,6 +124,19 @@ class Pipeline:
     def __exit__(self, *_: object) -> None:
         self.stop_landing()
         self._locked.close()
+
+    def _plan(self) -> None:
+        try:
+            self.remake = settled_plan(self.lake, self.settings, self.remake)
+        except ChangedSettings as error:
+            raise PipelineError(str(error)) from None
+        if self.remake is not None and self.remake.is_whole:
+            self.remaking = Remaking(self.lake, self.settings, self.remake)
+
+    @property
+    def target(self) -> Lake:
+        """Whose tables the steps fill: those that are made again are built beside those that are there."""
+        return self.lake if self.remaking is None else self.remaking.beside
 
     def stop_landing(self) -> None:
         """A batch that is under way is finished by the next run."""
@@ -143,21 +179,51 @@ class Pipeline:
 
     def _steps(self, asked: Answers, found: Round) -> Iterator[tuple[str, Callable[[int], Any]]]:
         """In the order of the tables; those by windows of time only when the clocks allow it."""
-        spark, lake, deriving = self.spark, self.lake, self.settings.deriving
+        spark, lake, deriving = self.spark, self.target, self.settings.deriving
+        if self.remake is not None and not self.remake.is_whole:
+            yield "remake", lambda _: self._remake_range()
         yield "silver", lambda most: silver.step(spark, lake, self.rules, most)
         yield "latest", lambda most: latest.step(spark, lake, most)
         decoded = slowest(self._clocks(asked, lake.snapshot(SILVER).positions(silver.JOB)))
+        if self.remaking is not None:
+            decoded = self.remaking.clock(WINDOWED, decoded)
         found.final_until = decoded
         if decoded is not None:
             yield "gold", lambda most: windows.gold_step(spark, lake, deriving, decoded, most)
             yield "late", lambda most: windows.late_step(spark, lake, deriving, decoded, most)
         landed = slowest(self._clocks(asked, lake.snapshot(BRONZE).positions(bronze.APP)))
+        if self.remaking is not None:
+            landed = self.remaking.clock(ACCOUNTED, landed)
         if landed is not None:
             yield "completeness", lambda most: accounts.completeness_step(spark, lake, landed, most)
             yield "traffic", lambda most: accounts.traffic_step(spark, lake, landed, most)
             yield "members", lambda most: operations.members_step(spark, lake, landed, most)
             if self.settings.advise:
                 yield "advice", lambda _: operations.advice_step(spark, lake, self.settings)
+        if self.remaking is not None:
+            yield "remake", lambda _: self._take_place()
+
+    def _take_place(self) -> int | None:
+        """If all that is made again is whole, it is the tables from now on."""
+        if self.remaking is None or not self.remaking.is_whole():
+            return None
+        self.remaking.take_place()
+        log.info("made again: %s", ", ".join(self.remaking.plan.tables))
+        done = len(self.remaking.tables)
+        self.remaking = self.remake = None
+        return done
+
+    def _remake_range(self) -> int | None:
+        """The next table of a plan for a range of time."""
+        plan = self.remake
+        if plan is None:
+            return None
+        tables = left(self.lake, plan)
+        if tables:
+            return remake_range(self.spark, self.lake, self.settings, self.rules, plan, tables[0])
+        forget_plan(self.lake)
+        self.remake = None
+        return None
 
     def _clocks(self, asked: Answers, there: dict[str, int]) -> list[Clock]:
         return clocks(self.lake.snapshot(BRONZE), there, asked, self.settings.without, self._silent)
@@ -197,7 +263,7 @@ class Pipeline:
         landed = table.positions(bronze.APP)
         states = clocks(table, landed, asked, self.settings.without, self._silent)
         found.lag = {each.store: each.lag for each in states}
-        decoded = self.lake.snapshot(SILVER).positions(silver.JOB)
+        decoded = self.target.snapshot(SILVER).positions(silver.JOB)
         found.behind = sum(max(0, last - decoded.get(store, 0)) for store, last in landed.items())
         reached = slowest(states)
         found.lag_seconds = None if reached is None else max(0.0, (datetime.now(UTC) - reached).total_seconds())
@@ -217,8 +283,9 @@ def first_words(error: str) -> str:
 
 
 def drain(pipeline: Pipeline) -> Round:
-    """Rounds until bronze has everything that the stores had at first, and everything behind it is done that can be; or
-    until the pipeline is stopped. What comes meanwhile is left to the next run, and so are windows that become final.
+    """Rounds until bronze has everything that the stores had at first, and everything behind it is done that can be,
+    with all that is to be made again; or until the pipeline is stopped. What comes meanwhile is left to the next run,
+    and so are windows that become final.
     Raises PipelineError."""
     answers = pipeline.ask()
     while pipeline.queries and not pipeline.stopped.is_set():
@@ -231,5 +298,12 @@ def drain(pipeline: Pipeline) -> Round:
             pipeline.stopped.wait(BETWEEN_LOOKS)
     while True:
         found = pipeline.round(answers)
-        if found.is_idle or pipeline.stopped.is_set():
+        if pipeline.stopped.is_set() or (found.is_idle and pipeline.remake is None):
             return found
+
+
+def remake_all(pipeline: Pipeline) -> None:
+    """Rounds until all is made again that is to be, or until the pipeline is stopped. Raises PipelineError."""
+    while pipeline.remake is not None and not pipeline.stopped.is_set():
+        if pipeline.round().is_idle:
+            pipeline.stopped.wait(BETWEEN_LOOKS)

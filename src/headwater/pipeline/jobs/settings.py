@@ -17,6 +17,7 @@ from headwater.pipeline.source.settings import Settings as Source
 from headwater.pipeline.source.settings import read_settings
 
 URL: Final = "http://localhost:8080"
+ON_CHANGE: Final = ("refuse", "remake")
 
 
 class SettingsError(ValueError):
@@ -28,6 +29,8 @@ class Settings:
     """`urls` or `urls_file` name the stores. `starting` is where a new lake begins: earliest, latest, a time.
     `most_rows` is how much a batch, or a step behind it, takes at most; `trigger` the seconds between two batches.
     Stores in `without` are not waited for when windows become final. Files are tidied every `tidy_every` seconds.
+    With other `decoding` or `deriving` than tables were made with, a start is refused (`changed_settings`: refuse), or
+    makes them again (remake).
     With `live_broker` (`mqtt://host:port`), what comes by MQTT is compared with what was stored. With `advise`, nodes
     get advice by `advising`, for which the token has to be theirs (`rest.token`); `stored_filters` are what they
     store by."""
@@ -47,6 +50,7 @@ class Settings:
     trigger: float = 1.0
     without: tuple[str, ...] = ()
     tidy_every: float = 600.0
+    changed_settings: str = "refuse"
     live_broker: str | None = None
     live_topics: tuple[str, ...] = ("#",)
     advise: bool = False
@@ -124,6 +128,10 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
     for each in fields(Settings):
         if each.name in values and isinstance(each.default, bool | int | float):
             _check_number(each.name, values[each.name], each.default)
+    if values.get("changed_settings", ON_CHANGE[0]) not in ON_CHANGE:
+        raise SettingsError(
+            f"changed_settings is {values['changed_settings']!r}; it has to be {' or '.join(ON_CHANGE)}"
+        )
     if "deriving" in values:
         values["deriving"] = Deriving.from_settings(values["deriving"])
     if "advising" in values:

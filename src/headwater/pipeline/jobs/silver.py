@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headwater.pipeline.decoding import Rules, decode
 from headwater.pipeline.jobs.bronze import APP as BRONZE_APP
+from headwater.pipeline.jobs.inference import decide, known_columns
 from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import Log, Positions
@@ -51,7 +52,8 @@ def step(spark: SparkSession, lake: Lake, rules: Rules, most: int) -> Step | Non
     ends = {store: last for store, (_, last) in ranges.items()}
     rows = bronze.read_positions(spark, ranges)
     lacking = {name: log for name, log in logs.items() if any(done[name].get(s, 0) < end for s, end in ends.items())}
-    written = _decoded(rows, rules.knowing(_columns(logs[SILVER.name])), lacking)
+    before = {store: after for store, (after, _) in ranges.items()}
+    written = decoded(lake, rows, rules, lacking, before)
     for name, log in lacking.items():
         log.commit(written.get(name, []), {}, job=JOB, positions=ends, seen=seen[name])
     left = sum(bronze.positions(BRONZE_APP).values()) - sum(ends.values())
@@ -73,16 +75,27 @@ def pending(there: Positions, done: Iterable[Positions], most: int) -> dict[str,
     return {store: (begin[store], begin[store] + max(1, int(count * share))) for store, count in waiting.items()}
 
 
-def _decoded(rows: DataFrame, rules: Rules, logs: Mapping[str, Log]) -> dict[str, list[WrittenFile]]:
-    """Files of both tables. Columns that payloads bring are settled here: two executors may have taken the same new one
-    for different types, then all decode again with one of them."""
+def decoded(
+    lake: Lake, rows: DataFrame, rules: Rules, logs: Mapping[str, Log], behind: Positions
+) -> dict[str, list[WrittenFile]]:
+    """Files of the tables, which no commit names yet. Columns that payloads bring are decided here, for good
+    (`jobs.inference`): two executors may have taken the same new one for different types, or have found more than there
+    may be; then all decode again by the decision."""
     places = {name: (str(log.folder), log.partition) for name, log in logs.items()}
-    written = write_tables(rows, partial(_split, rules, tuple(places)), places)
+    known = rules.knowing(known_columns(lake, rules))
+    written = write_tables(rows, partial(_split, known, tuple(places)), places)
     types = _types(written.get(SILVER.name, []))
-    if all(len(found) == 1 for found in types.values()):
+    new = {name: "string" if "string" in found else found[0] for name, found in types.items()}
+    new = {name: type for name, type in sorted(new.items()) if name not in known.columns}
+    if not known.infers or not new:
         return written
-    settled = {name: "string" if "string" in found else found[0] for name, found in types.items()}
-    return write_tables(rows, partial(_split, rules.knowing(settled, closed=True), tuple(places)), places)
+    room = max(0, rules.limits.most_columns - len(known.columns))
+    agreed = all(len(found) == 1 for found in types.values()) and len(new) < room
+    new = dict(list(new.items())[:room])
+    decide(lake, rules, new, behind)
+    if agreed:
+        return written
+    return write_tables(rows, partial(_split, known.knowing(new, closed=True), tuple(places)), places)
 
 
 def _split(rules: Rules, names: Sequence[str], batch: pa.RecordBatch) -> Iterable[tuple[str, pa.RecordBatch]]:
@@ -100,9 +113,3 @@ def _types(files: Sequence[WrittenFile]) -> dict[str, list[str]]:
             if each.name not in SILVER.names and name not in found.setdefault(each.name, []):
                 found[each.name].append(name)
     return found
-
-
-def _columns(log: Log) -> dict[str, str]:
-    """Those that the table has."""
-    schema: pa.Schema = pa.schema(log.open().schema().to_arrow())
-    return {each.name: SPARK[each.type] for each in schema if each.name not in SILVER.names}

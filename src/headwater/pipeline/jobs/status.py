@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from headwater.pipeline.derive.moments import moment
 from headwater.pipeline.jobs import bronze, latest, silver
 from headwater.pipeline.jobs.clocks import Answers, ask, clocks
+from headwater.pipeline.jobs.remaking import changed, in_words, stored_plan
+from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.jobs.windows import UNTIL
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import Positions
@@ -74,6 +76,10 @@ class Status:
     tables: dict[str, TableStatus] = field(default_factory=dict)
     stores: list[StoreStatus] = field(default_factory=list)
     silent: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, str] = field(default_factory=dict)
+    """Tables that were made with other settings, with those in words."""
+    remaking: tuple[str, ...] = ()
+    """Tables that are made again."""
 
     @property
     def rows(self) -> int:
@@ -95,8 +101,9 @@ class Status:
         return self.tables[GOLD.name].until if GOLD.name in self.tables else None
 
 
-def look(lake: Lake, source: Source | None, now: datetime | None = None) -> Status:
-    """`source` says which stores are asked; None: none are."""
+def look(lake: Lake, source: Source | None, now: datetime | None = None, settings: Settings | None = None) -> Status:
+    """`source` says which stores are asked; None: none are. With `settings`, tables that were made with others are
+    told."""
     silent: dict[str, str] = {}
     answers: Answers = {}
     if source is not None:
@@ -108,7 +115,17 @@ def look(lake: Lake, source: Source | None, now: datetime | None = None) -> Stat
     tables = {name: _table(name, snapshot) for name, snapshot in snapshots.items()}
     landing = snapshots.get(BRONZE.name)
     stores = [] if landing is None else _stores(landing, tables, answers, now or datetime.now(UTC))
-    return Status(lake.folder, lake.writer(), tables, stores, silent)
+    other = {} if settings is None else changed(snapshots, settings)
+    plan = stored_plan(lake)
+    return Status(
+        lake.folder,
+        lake.writer(),
+        tables,
+        stores,
+        silent,
+        {name: in_words(differs) for name, differs in other.items()},
+        () if plan is None else plan.tables,
+    )
 
 
 def _table(name: str, snapshot: Snapshot) -> TableStatus:

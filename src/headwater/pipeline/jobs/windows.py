@@ -52,10 +52,7 @@ def gold_step(spark: SparkSession, lake: Lake, settings: Settings, clock: dateti
     """Windows that have become final; how many rows, or None if there are none. The range is halved until about `most`
     readings are read."""
     silver = lake.snapshot(SILVER)
-    spans = Spans(GOLD, settings.window, settings.lateness)
-    early = timedelta(seconds=settings.window + settings.lateness)
-    first = first_arrival(silver)
-    span = spans.next(lake, clock, None if first is None else first - early)
+    span = gold_span(lake, settings, clock)
 
     def bounds(start: datetime, end: datetime) -> tuple[datetime, datetime]:
         low, high = arrivals(start, end, settings)
@@ -67,6 +64,14 @@ def gold_step(spark: SparkSession, lake: Lake, settings: Settings, clock: dateti
     if span is None:
         return None
     return commit_span(lake, GOLD, narrowed(silver, span, settings.window, bounds, most), derive)
+
+
+def gold_span(lake: Lake, settings: Settings, clock: datetime) -> tuple[datetime, datetime] | None:
+    """What is next: from where gold ends to where windows are final; None if that is nothing."""
+    first = first_arrival(lake.snapshot(SILVER))
+    early = timedelta(seconds=settings.window + settings.lateness)
+    spans = Spans(GOLD, settings.window, settings.lateness)
+    return spans.next(lake, clock, None if first is None else first - early)
 
 
 def late_step(spark: SparkSession, lake: Lake, settings: Settings, clock: datetime, most: int) -> int | None:

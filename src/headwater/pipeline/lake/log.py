@@ -104,7 +104,8 @@ class Log:
         """The last batch of a query that is in the table."""
         return self.open().transaction_version(app)
 
-    def _remember(self, stores: Iterable[str]) -> None:
+    def remember_stores(self, stores: Iterable[str]) -> None:
+        """Before the first note of each."""
         known = self.stores()
         new = [each for each in dict.fromkeys(stores) if each not in known]
         if not new:
@@ -134,14 +135,14 @@ class Log:
         Returns the table's version. Raises LakeError."""
         table = self.open()
         if positions:
-            self._remember(positions)
+            self.remember_stores(positions)
         all_notes = {**notes, **{f"{job}/{store}": position for store, position in (positions or {}).items()}}
         if not files and not all_notes and not replaced:
             return table.version()
         schema = self._widened(table, files)
         self._check_notes(all_notes, table, seen or table)
         self._check_replaced(replaced, table)
-        actions: list[AddAction | RemoveAction] = [_addition(each) for each in files]
+        actions: list[AddAction | RemoveAction] = [addition(each) for each in files]
         actions += [_removal(path, self.folder) for path in replaced]
         crash_point("pipeline-before-commit", self.folder.name)
         try:
@@ -215,7 +216,7 @@ def _paths(table: DeltaTable) -> list[str]:
     return [str(each) for each in table.get_add_actions().column("path").to_pylist()]
 
 
-def _addition(file: WrittenFile) -> AddAction:
+def addition(file: WrittenFile) -> AddAction:
     stats = {
         "numRecords": file.rows,
         "minValues": {name: _stated(value, False) for name, value in file.low.items()},

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headwater.pipeline.lake.files import MEASURED, WrittenFile
 from headwater.pipeline.lake.log import Log, Positions
 from headwater.pipeline.lake.types import ddl_of
 
@@ -53,6 +54,24 @@ class Snapshot:
     def files(self) -> list[str]:
         """Relative to the table's folder."""
         return [str(each) for each in self._files.column("path").to_pylist()]
+
+    def written(self) -> list[WrittenFile]:
+        """The files as their writers have told of them, for another commit that names them."""
+        made = self._files.column("modification_time").to_pylist()
+        sizes, rows = self._files.column("size_bytes").to_pylist(), self._files.column("num_records").to_pylist()
+        by = self.log.partition
+        days = self._column(f"partition.{by}")
+        bounds = {name: (*self._bounds(name), self._column(f"null_count.{name}")) for name in MEASURED}
+        schema = self.schema.serialize().to_pybytes()
+        found = []
+        for at, path in enumerate(self.files):
+            low = {name: each[0][at] for name, each in bounds.items() if each[0][at] is not None}
+            high = {name: each[1][at] for name, each in bounds.items() if each[1][at] is not None}
+            nulls = {name: each[2][at] for name, each in bounds.items() if each[2][at] is not None}
+            partition = {} if by is None else {by: str(days[at])}
+            milliseconds = int(made[at].timestamp() * 1000) if isinstance(made[at], datetime) else int(made[at])
+            found.append(WrittenFile(path, sizes[at], rows[at], partition, low, high, schema, {}, milliseconds, nulls))
+        return found
 
     # ---- which files -------------------------------------------------------------------------------------------
 
