@@ -17,7 +17,6 @@ from headwater.pipeline.jobs import remaking, silver
 from headwater.pipeline.jobs.pipeline import PipelineError
 from headwater.pipeline.jobs.remaking import can_be_cancelled, forget_plan, make_plan, stored_plan
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.session import SHORT_LIFE, end_session, make_session
 from headwater.pipeline.tables import COMPLETENESS, GOLD, LATE, LATEST, QUARANTINE, SILVER, TRAFFIC
 from tests.pipeline.jobs.a_lake import (
     DERIVING,
@@ -30,16 +29,15 @@ from tests.pipeline.jobs.a_lake import (
     settings,
     unaccounted,
 )
+from tests.spark_of_the_process import borrowed
 
 DERIVED = (SILVER, QUARANTINE, GOLD, LATE, LATEST)
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    quick = {**SHORT_LIFE, "spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
-    session = make_session("local[2]", settings=quick, log=tmp_path_factory.mktemp("spark") / "log")
-    yield session
-    end_session(session)
+def spark(one_spark: SparkSession) -> Iterator[SparkSession]:
+    with borrowed(one_spark, {"spark.sql.codegen.wholeStage": "false"}) as session:
+        yield session
 
 
 def test_other_windows_are_refused_and_nothing_is_left_out(spark: SparkSession, tmp_path: Path) -> None:

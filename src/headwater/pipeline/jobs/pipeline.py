@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.pipeline.jobs import accounts, bronze, latest, live, operations, silver, windows
+from headwater.pipeline.jobs import accounts, bronze, landing, latest, live, operations, silver, windows
 from headwater.pipeline.jobs.clocks import Answers, Clock, ask, clocks, slowest
 from headwater.pipeline.jobs.ranges import remake_range
 from headwater.pipeline.jobs.remaking import (
@@ -111,6 +111,8 @@ class Pipeline:
         try:
             self._plan()
             if self.landing:
+                self._introduce()
+            if self.landing:
                 self.queries.append(bronze.start(self.spark, self.lake, self.settings))
             if self.landing and self.settings.live_broker:
                 self.queries.append(live.start(self.spark, self.lake, self.settings))
@@ -132,6 +134,13 @@ class Pipeline:
             raise PipelineError(str(error)) from None
         if self.remake is not None and self.remake.is_whole:
             self.remaking = Remaking(self.lake, self.settings, self.remake)
+
+    def _introduce(self) -> None:
+        """To the stores, under the lake's own name, and where it begins."""
+        bare = self.settings.reader
+        self.settings = landing.named(self.lake, self.settings)
+        landing.take_over(self.lake, bare, self.settings)
+        landing.begin(self.lake, self.settings)
 
     @property
     def target(self) -> Lake:

@@ -3,12 +3,14 @@
 tables/bronze/ …        Delta tables, readable by anything that reads Delta
 checkpoints/bronze/     how far Spark is with the streaming query
 running                 locked while a pipeline writes here
+id                      of the lake, made once: stores know it by that
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +48,27 @@ class Lake:
     def tables(self) -> list[Table]:
         """Those that have been made."""
         return [table for table in TABLES if (self.path(table) / "_delta_log").is_dir()]
+
+    def id(self) -> str | None:
+        """None: it has none yet."""
+        try:
+            return (self.folder / "id").read_text(encoding="utf-8").strip() or None
+        except FileNotFoundError:
+            return None
+
+    def make_id(self) -> str:
+        """One for ever; that which it has, if it has one. To be called by who holds the lake."""
+        known = self.id()
+        if known is not None:
+            return known
+        made = uuid.uuid4().hex[:12]
+        new = self.folder / "id.new"
+        with new.open("w", encoding="utf-8") as file:
+            file.write(f"{made}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.folder / "id")
+        return made
 
     def writer(self) -> int | None:
         """The process that writes here now; None: nobody does. For people: the lock is not tried, because a pipeline
