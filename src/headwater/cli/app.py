@@ -9,7 +9,7 @@ import typer
 
 from headwater.cli.config import Assignments, load_settings, read_settings
 from headwater.cli.config import config as config_commands
-from headwater.cli.data import backup, export_data, import_data, restore
+from headwater.cli.data import backup, export_data, import_data, repair, restore
 from headwater.cli.demo import demo
 from headwater.cli.edge import edge
 from headwater.cli.fleet import fleet
@@ -40,6 +40,7 @@ app.command()(fleet)
 app.command()(demo)
 app.command()(backup)
 app.command()(restore)
+app.command()(repair)
 app.command("export")(export_data)
 app.command("import")(import_data)
 app.add_typer(config_commands)

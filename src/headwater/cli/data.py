@@ -1,4 +1,5 @@
-"""`headwater backup`, `restore`, `export` and `import`: data folders kept and moved (docs/persistence.md)."""
+"""`headwater backup`, `restore`, `export`, `import` and `repair`: data folders kept, moved and mended
+(docs/persistence.md)."""
 
 from __future__ import annotations
 
@@ -111,6 +112,30 @@ def _say_what_is_left_out(command: str, folder: Path) -> None:
     if (folder / MESSAGES).is_dir():
         where = folder / MESSAGES
         complain(command, f"the messages of the delivery store are not part of it: copy {where} while no node runs")
+
+
+def repair(
+    folder: Folder,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is damaged and would be lost; 1 if so.")] = False,
+) -> None:
+    """Mend a data folder whose logs are damaged, of sessions and of messages: what is whole is kept, the damaged files
+    are put aside. No broker may use it."""
+    with _failing("repair"):
+        from headwater.node.persistence.folder import DESCRIPTION
+        from headwater.node.persistence.repairing import look_at
+        from headwater.node.persistence.repairing import repair as repaired
+
+        if not (folder / DESCRIPTION).exists():
+            fail("repair", f"{folder} is not a data folder: it has no {DESCRIPTION}")
+        done = look_at(folder) if dry_run else repaired(folder)
+        for line in (*done.damages, *done.lines):
+            print(line)
+        if not done.damages:
+            print(f"{folder}: no log is damaged")
+        if done.kept is not None:
+            print(f"the damaged files are kept in {done.kept}")
+        if dry_run and done.damages:
+            raise typer.Exit(GENERAL)
 
 
 @contextmanager

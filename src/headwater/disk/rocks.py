@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from headwater.disk.errors import StorageError, storage_error
-from headwater.disk.repair import LogRepair
+from headwater.disk.repair import LogCheck
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict, WriteBatch
@@ -49,35 +49,36 @@ Compression = Literal["none", "lz4", "zstd"]
 # ---- opening ---------------------------------------------------------------------------------------------------
 
 
-def open_rocks(path: Path, create: bool, options: Options, families: dict[str, Options] | None = None) -> Rdict:
-    """The store in `path`, with a log whose damaged end, if it has one, is put aside and told of (repair.py).
+def open_rocks(
+    path: Path, create: bool, options: Options, families: dict[str, Options] | None = None, *, repaired: bool = False
+) -> Rdict:
+    """The store in `path`, with a log whose torn end, if it has one, is put aside and told of (repair.py).
 
     It is made if `create`, and so are those of the `families` that it does not have; all that it has must be named, or
-    none at all. What `options` say of recovery and making is set here. Raises StorageError.
+    none at all. What `options` say of recovery and making is set here. `repaired`: changes may be missing in the middle
+    of its log. Raises StorageError; DamagedLog if they are, and it was not.
     """
     from rocksdict import DBRecoveryMode, Rdict
 
     options.create_if_missing(create)
     options.create_missing_column_families(families is not None)
+    options.set_wal_recovery_mode(DBRecoveryMode.absolute_consistency())
     try:
         path.mkdir(mode=0o700, exist_ok=True)
-        repair = LogRepair(path)
-        if not repair.prepare():
-            options.set_wal_recovery_mode(DBRecoveryMode.absolute_consistency())
+        check = LogCheck(path)
+        if repaired or check.looks_whole():
             try:
                 return Rdict(str(path), options, families)
             except Exception as error:
-                if "Corruption" not in str(error):
+                if repaired or "Corruption" not in str(error) or not check.cut_torn_end():
                     raise
-            repair.keep()
-        options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
-        db = Rdict(str(path), options, families)
-        repair.tell()
+        else:
+            check.cut_torn_end()
+        return Rdict(str(path), options, families)
     except StorageError:
         raise
     except Exception as error:
         raise explained("open", path, error) from None
-    return db
 
 
 def rocks_options(*, write_buffer: int, cache: int, compression: Compression = "lz4") -> Options:

@@ -202,7 +202,7 @@ class Image(NamedTuple):
 
 
 def sealed(chunk: Chunk) -> Image:
-    """The block of messages that follow each other without gaps."""
+    """The block of messages that follow each other."""
     first = int(chunk.position[0])
     ordered = chunk.take(numpy.argsort(chunk.topic, kind="stable"))
     topics, starts, counts = numpy.unique(ordered.topic, return_index=True, return_counts=True)
@@ -224,7 +224,7 @@ def sealed(chunk: Chunk) -> Image:
         *(ordered.time[starts], ordered.time[lasts]),
     )
     summary = Summary(
-        *(first, first + len(chunk), int(chunk.time.min()), int(chunk.time.max())),
+        *(first, int(chunk.position[-1]) + 1, int(chunk.time.min()), int(chunk.time.max())),
         *(float(numpy.fmin.reduce(chunk.value)), float(numpy.fmax.reduce(chunk.value)), int(chunk.arrival.max())),
         *(sum(map(len, pages)) + len(index), len(chunk.payload.data), len(pages)),
     )

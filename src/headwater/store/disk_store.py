@@ -14,6 +14,7 @@ the block, never in both or in neither; pages without a block are removed when t
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from pathlib import Path
@@ -62,6 +63,13 @@ PAGES_AT_ONCE: Final = 8
 """Pages of one write, during which no other thread runs."""
 NEXT: Final = META + b"next"
 NOTE: Final = META + b"note"
+LOST: Final = META + b"lost"
+"""Positions that damage has taken: JSON, a list of the first and the one behind the last of each range (mending.py)."""
+
+
+def lost_ranges(record: bytes | None) -> list[tuple[int, int]]:
+    """What a record of LOST says."""
+    return [] if record is None else [(int(first), int(end)) for first, end in json.loads(record)]
 
 
 class DiskStore(DiskReading):
@@ -118,10 +126,14 @@ class DiskStore(DiskReading):
             self._folder.made(shelf.is_empty())
         for key, name in shelf.scan(TOPIC):
             self._topics.restore(topic_in(key), name)
+        lost = lost_ranges(shelf.get(LOST))
+        if lost:
+            told = ", ".join(f"{first} to {end - 1}" for first, end in lost[-10:])
+            log.warning("%s: messages were lost by damage, and repaired without them: %s", self._folder.path, told)
         for _, record in shelf.scan(BLOCK):
             block = Summary.unpack(record)
             if self._blocks:
-                self._check_follows(self._blocks[-1].end, block.first)
+                self._check_follows(self._blocks[-1].end, block.first, lost)
             self._blocks.append(block)
             self._topics.add_extent(self._shelved.extent(block))
         for _, record in shelf.scan(READER):
@@ -131,21 +143,22 @@ class DiskStore(DiskReading):
         self.first = self._blocks[0].first if self._blocks else behind
         shelf.remove_pages_from(behind)
         for key, record in shelf.scan(LOG):
-            self._check_follows(behind, position_in(key))
+            self._check_follows(behind, position_in(key), lost)
             chunk = decode(record, self._topics.names, None)
             self._tail.add(Part(chunk, [key], len(record)))
             self._topics.add(chunk)
-            behind += len(chunk)
+            behind = position_in(key) + len(chunk)
+        behind = next((end for first, end in lost if first == behind), behind)
         self.next = self._appended = behind
         unused = self._topics.unused(self._topics.numbers.values())
         shelf.write([], [topic_key(number) for number in unused])
         self._topics.drop(unused)
 
-    def _check_follows(self, behind: int, first: int) -> None:
-        if first != behind:
+    def _check_follows(self, behind: int, first: int, lost: list[tuple[int, int]]) -> None:
+        if first != behind and (behind, first) not in lost:
             raise StorageError(
                 f"in {self._folder.path} position {first} follows {behind - 1}: messages are missing or doubled; "
-                "restore a backup"
+                "restore a backup, or let `headwater repair` keep what is whole"
             )
 
     # ---- writing -----------------------------------------------------------------------------------------------

@@ -87,6 +87,15 @@ def decode(record: bytes, names: Sequence[str], topic: Indices | None, start: in
         raise StorageError(f"a record of messages is damaged ({error}); restore a backup") from None
 
 
+def rows_in(record: bytes) -> int:
+    """Messages of a record."""
+    try:
+        rows: int = _HEAD.unpack_from(record)[2]
+    except struct.error as error:
+        raise StorageError(f"a record of messages is damaged ({error}); restore a backup") from None
+    return rows
+
+
 class _Columns:
     """The rows from `start` to before `end` of a body."""
 

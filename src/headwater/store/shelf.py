@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headwater.disk.repair import DamagedLog
 from headwater.disk.rocks import RocksKeys, explained, make_checkpoint, new_batch, open_rocks, rocks_options
 
 if TYPE_CHECKING:
@@ -64,13 +65,27 @@ def page_key(first: int, page: int) -> bytes:
     return _PAGE.pack(first, page)
 
 
+def page_place(key: bytes) -> tuple[int, int]:
+    """The first position of the block, and the number of the page."""
+    first, page = _PAGE.unpack(key)
+    return first, page
+
+
 class Shelf(RocksKeys):
     """`cache` bytes of pages and records are kept in memory."""
 
-    def __init__(self, path: Path, cache: int, create: bool) -> None:
+    def __init__(self, path: Path, cache: int, create: bool, *, repaired: bool = False) -> None:
         options = rocks_options(write_buffer=BUFFER, cache=cache // 4)
         pages = rocks_options(write_buffer=BUFFER, cache=cache - cache // 4, compression="none")
-        super().__init__(path, open_rocks(path, create, options, {PAGES: pages}))
+        try:
+            db = open_rocks(path, create, options, {PAGES: pages}, repaired=repaired)
+        except DamagedLog as error:
+            from headwater.store.mending import examine_messages  # only now: it knows all of a store
+
+            damages, lost = examine_messages(path)
+            meaning = f"lost: {lost}" if lost else ""
+            raise DamagedLog(path, [each for each in damages if each.batches], meaning) from error
+        super().__init__(path, db)
         self._pages = self._db.get_column_family(PAGES)
         self._handle = self._db.get_column_family_handle(PAGES)
 
@@ -95,12 +110,13 @@ class Shelf(RocksKeys):
         batch.delete_range(page_key(0, 0), page_key(pages_before, 0), self._handle)
         self._write(batch, self._pages)
 
-    def remove_pages_from(self, position: int) -> None:
-        """Of blocks that begin there or behind."""
+    def remove_pages_from(self, position: int, end: int | None = None) -> None:
+        """Of blocks that begin there or behind, but before `end`."""
         if not any(self._items(self._pages.iter(), page_key(position, 0), b"")):
             return
         batch = new_batch()
-        batch.delete_range(page_key(position, 0), page_key((1 << 64) - 1, (1 << 32) - 1), self._handle)
+        behind = page_key((1 << 64) - 1, (1 << 32) - 1) if end is None else page_key(end, 0)
+        batch.delete_range(page_key(position, 0), behind, self._handle)
         self._write(batch, self._pages)
 
     def page(self, first: int, page: int) -> bytes | None:

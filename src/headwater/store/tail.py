@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import numpy
+
 from headwater.store.chunk import Chunk
 
 JOINED: Final = 8
@@ -63,7 +65,7 @@ class Tail:
         left = [part for part in self.parts if int(part.chunk.position[-1]) > end]
         if left and int(left[0].chunk.position[0]) <= end:
             chunk = left[0].chunk
-            rest = chunk.slice(end + 1 - int(chunk.position[0]), len(chunk))
+            rest = chunk.slice(int(numpy.searchsorted(chunk.position, end, "right")), len(chunk))
             gone = {key for part in parts for key in part.keys}
             size = left[0].size - sum(part.size for part in parts if part.keys[0] in left[0].keys)
             left[0] = Part(rest, [key for key in left[0].keys if key not in gone], size)

@@ -138,6 +138,23 @@ def test_damage_that_no_crash_makes_is_an_error_that_says_what_to_do(tmp_path: P
                 opened(copy)
 
 
+def test_a_flipped_byte_is_an_error_unless_it_is_in_the_last_record(tmp_path: Path) -> None:
+    """Else numbers that Spark has logged would be given to other messages."""
+    spool = Spool(tmp_path / "whole", 1 << 20, 1000)
+    for number in range(4):
+        spool.append([arrival(number)])
+    [path] = segment_paths(tmp_path / "whole")
+    whole = path.read_bytes()
+    last = spool.slices(3, 4)[0].begin
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x11]) + whole[at + 1 :])
+        if at < last:
+            with pytest.raises(DamagedSpool, match="whole records follow from byte"):
+                opened(tmp_path / "whole")
+        else:
+            assert opened(tmp_path / "whole").next == 3
+
+
 def test_what_was_released_is_not_missed_when_a_disk_forgot_the_rest(tmp_path: Path) -> None:
     spool = opened(tmp_path)
     spool.append([arrival(number) for number in range(10)])

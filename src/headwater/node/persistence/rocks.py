@@ -22,8 +22,11 @@ CACHE: Final = 32 * MEGA
 class RocksBackend(RocksKeys, Backend):
     """The store in `path`, which is made unless `create` is false; `release` is called when it has been closed."""
 
-    def __init__(self, path: Path, *, create: bool = True, release: Callable[[], None] | None = None) -> None:
-        super().__init__(path, open_rocks(path, create, rocks_options(write_buffer=WRITE_BUFFER, cache=CACHE)))
+    def __init__(
+        self, path: Path, *, create: bool = True, release: Callable[[], None] | None = None, repaired: bool = False
+    ) -> None:
+        options = rocks_options(write_buffer=WRITE_BUFFER, cache=CACHE)
+        super().__init__(path, open_rocks(path, create, options, repaired=repaired))
         self._release = release
         self._scans: weakref.WeakSet[Generator[tuple[bytes, bytes], None, None]] = weakref.WeakSet()
         self._copying = threading.Lock()

@@ -111,11 +111,23 @@ class RecordStream:
 def whole_records(data: bytes) -> Iterator[tuple[int, Arrival]]:
     """Where each record begins, and what it is, up to the first that is not whole."""
     at = 0
-    while len(data) - at >= HEAD.size:
-        size, check = HEAD.unpack_from(data, at)
-        end = at + HEAD.size + size
-        body = data[at + HEAD.size : end]
-        if end > len(data) or size < FIXED.size or zlib.crc32(body) != check:
-            return
-        yield at, decode(body)
+    while (end := _end_of_record(data, at)) is not None:
+        yield at, decode(data[at + HEAD.size : end])
         at = end
+
+
+def next_record(data: bytes, at: int) -> int | None:
+    """Where behind `at`, at which none is, a whole record begins; None if nowhere."""
+    found = (each for each in range(at + 1, len(data) - HEAD.size) if _end_of_record(data, each) is not None)
+    return next(found, None)
+
+
+def _end_of_record(data: bytes, at: int) -> int | None:
+    """Of the whole record that begins there."""
+    if len(data) - at < HEAD.size:
+        return None
+    size, check = HEAD.unpack_from(data, at)
+    end: int = at + HEAD.size + size
+    if end > len(data) or size < FIXED.size or zlib.crc32(data[at + HEAD.size : end]) != check:
+        return None
+    return end

@@ -2,7 +2,8 @@
 
 The file's name is the number of its first record. Records are added at its end and synced; the file is never changed
 otherwise, and is deleted as a whole. A process that was killed, or a power cut, may leave a torn record at its end:
-nobody was told of it, and it is cut off when the file is opened.
+nobody was told of it, and it is cut off when the file is opened. Whole records behind a torn one are another matter:
+the file was damaged later, and cutting would give their numbers to other messages.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headwater.pipeline.mqtt.record import HEAD, Arrival, whole_records
+from headwater.pipeline.mqtt.record import HEAD, Arrival, next_record, whole_records
 
 SUFFIX: Final = ".spool"
 
@@ -34,6 +35,8 @@ class Segment:
         self.first = first
         self.size = 0
         self._begins = array("Q")
+        self.whole_behind: int | None = None
+        """Where behind damage there is a whole record."""
 
     @classmethod
     def create(cls, folder: Path, first: int) -> Segment:
@@ -51,6 +54,8 @@ class Segment:
         found = list(whole_records(data))
         segment._begins.extend(at for at, _ in found)
         segment.size = _end_of(data, found[-1][0]) if found else 0
+        if segment.size < len(data):
+            segment.whole_behind = next_record(data, segment.size)
         return segment, [(segment.first + number, arrival) for number, (_, arrival) in enumerate(found)]
 
     @property

@@ -174,6 +174,8 @@ class Spool:
                 self._check_joint(found[-1], segment)
             found.append(segment)
             self.unreleased_at_start += [each for each in numbered if each[0] >= self.released]
+        if found and found[-1].whole_behind is not None:
+            raise self._damaged(found[-1])
         if found and found[-1].is_torn:
             found[-1].cut_tail()
         if found and found[0].first > self.released:
@@ -189,7 +191,13 @@ class Spool:
 
     def _check_joint(self, former: Segment, segment: Segment) -> None:
         if former.next != segment.first or former.is_torn:
-            raise DamagedSpool(f"{former.path} is damaged behind message {former.next}. {WHAT_TO_DO}")
+            raise self._damaged(former)
+
+    def _damaged(self, segment: Segment) -> DamagedSpool:
+        behind = "" if segment.whole_behind is None else f"; whole records follow from byte {segment.whole_behind} on"
+        return DamagedSpool(
+            f"{segment.path} is damaged at byte {segment.size}, at message {segment.next}{behind}. {WHAT_TO_DO}"
+        )
 
     def _size_of(self, first: int, next: int) -> int:
         pieces = (each.slice(first, next) for each in self._segments if each.first < next and first < each.next)
