@@ -50,6 +50,7 @@ COMPILED: Final = (
     "node/delivering",
     "node/sharing",
     "node/publishing",
+    "node/retained_sender",
     "node/subscribing",
     "node/transports/tls",
     "node/transports/websocket",

@@ -110,6 +110,8 @@ class Subscription:
         self.identifier = identifier
         self.share = share
         self.positions = positions
+        self.retained_pending = False
+        """Not all retained messages that it asked for have been sent."""
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from headwater.message import NEVER
 from headwater.node.channel import Channel, Fanout
 from headwater.node.collecting import LARGE_PACKET
 from headwater.node.connecting import FOR_EVER
+from headwater.node.retained_sender import pending_of
 from headwater.node.server import Server
 from headwater.node.sharing import has_room
 from headwater.routing.dispatcher import Member
@@ -48,7 +49,7 @@ def _check_channel(server: Server, channel: Channel) -> None:
         assert session is not None and session.connection is channel
         assert server.sessions[session.client_id] is session
         outbound = session.outbound
-        if outbound.waiting() or outbound.unsent or channel.congested:
+        if outbound.waiting() or outbound.unsent or channel.congested or session.pending_retained is not None:
             assert channel.held, "something waits, but what comes next would overtake it"
     if channel.state == CLOSING:
         assert channel.session is None
@@ -114,7 +115,8 @@ def _check_budget(server: Server) -> None:
     unsent = sum(channel.backlog_size for channel in server.channels)
     collecting = sum(channel.have for channel in server.channels if channel.need > LARGE_PACKET)
     shared = sum(line.queued_bytes for line in server.sharing.lines.values())
-    assert server.budget.used == queued + unsent + collecting + shared, "the budget lost count"
+    noted = sum(pending.brought_bytes for session in server.sessions.values() if (pending := pending_of(session)))
+    assert server.budget.used == queued + unsent + collecting + shared + noted, "the budget lost count"
 
 
 def _check_subscriptions(server: Server) -> None:
@@ -137,6 +139,14 @@ def _check_subscriptions(server: Server) -> None:
                 member = group.member(session)
                 assert member is not None and member.online == session.online
     assert server.subscribing.count == len(wanted) + shared
+    for session in server.sessions.values():
+        owed = {name for name, subscription in session.subscriptions.items() if subscription.retained_pending}
+        pending = pending_of(session)
+        assert owed == set(() if pending is None else pending.subscriptions), "who is owed retained messages"
+        assert pending is None or pending.subscriptions
+        if pending is not None and session.connection is not None and pending.worker is None:
+            waits = session.outbound.flights or session.outbound.waiting() or pending.retries
+            assert waits, "retained messages wait for nothing"
 
 
 def _check_timers(server: Server) -> None:

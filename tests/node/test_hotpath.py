@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headwater.node.config import Config
 from headwater.node.delivery.settings import StoreSettings
+from headwater.node.retained_sender import pending_of
 from headwater.routing.shared import DISPATCHERS
 from headwater.routing.topics import matches
 from headwater.store.entry import Entry
@@ -363,6 +364,7 @@ def compare(dispatcher: str, steps: list[Step], make: Callable[[bool, str], Run]
         outbounds = [session.outbound for session in server.sessions.values()]
         in_sessions = sum(each.queued_bytes + each.flying_bytes() for each in outbounds)
         in_sessions += sum(line.queued_bytes for line in server.sharing.lines.values())
+        in_sessions += sum(each.brought_bytes for each in map(pending_of, server.sessions.values()) if each is not None)
         assert server.budget.used == in_sessions + sum(channel.backlog_size for channel in server.channels)
     for name in ("received", "sent", "publish_received", "publish_sent", "publish_dropped", "failures"):
         assert getattr(hot.broker.server.stats, name) == getattr(ordinary.broker.server.stats, name), name

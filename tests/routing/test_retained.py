@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import random
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,6 +89,9 @@ class Histories(RuleBasedStateMachine):
             return
         entry = data.draw(st.sampled_from(self.walks))
         filter, walk, found, always = entry
+        for topic in always:
+            if matches(filter, topic):
+                assert walk.will_find(topic) is (topic not in found)
         for message in self.retained.found(walk, looks, self.now):
             assert matches(filter, message.topic) and message is self.model[message.topic]
             found.append(message.topic)
@@ -196,6 +202,49 @@ def test_busy_topics_do_not_pile_up_expiries() -> None:
     # Inside, because memory is the point and nothing outside shows it.
     assert len(retained._expiries) < 100
     assert [message.topic for message in retained.expire(2e9)] == ["same", "two"]
+
+
+@pytest.mark.parametrize("filter", ["#", "+", "+/#", "a/+", "a/#", "+/x", "a/+/x"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_walk_through_large_branches_that_change(filter: str, seed: int) -> None:
+    """Branches of hundreds of children, which grow, shrink to nearly nothing and grow again meanwhile."""
+    dice = random.Random(seed)
+    names = [f"{top}{number}{rest}" for number in range(150) for top in ("", "a/") for rest in ("", "/x", "/y")]
+    names += ["$SYS/a", "$SYS/x", "$x"]
+    retained = Retained(MANY)
+    for topic in dice.sample(names, 500):
+        retained.put(Message(topic, b"x"))
+    always = {topic for topic in names if retained.get(topic) and matches(filter, topic)}
+    walk = retained.walk(filter)
+    found: list[str] = []
+    while not walk.is_done:
+        found += [message.topic for message in retained.found(walk, dice.randrange(1, 9), 0.0)]
+        for _ in range(dice.choice((0, 1, 20))):
+            topic = dice.choice(names)
+            always.discard(topic)
+            retained.remove(topic)
+            if dice.random() < dice.choice((0.1, 0.9)):
+                retained.put(Message(topic, b"x"))
+        for topic in dice.sample(sorted(always), min(5, len(always))):
+            assert walk.will_find(topic) is (topic not in found)
+    assert always <= set(found) <= {topic for topic in names if matches(filter, topic)}
+    assert max((found.count(topic) for topic in always), default=1) == 1
+    left = [topic for topic in names if retained.get(topic)]
+    assert topics_found(retained, filter) == sorted(topic for topic in left if matches(filter, topic))
+    assert retained.count_branches() == store_of(*left).count_branches()
+
+
+@pytest.mark.parametrize("filter", ["#", "+", "+/x", "a/#", "a/+/x"])
+def test_a_walk_holds_nothing_that_grows_with_the_topics(filter: str) -> None:
+    retained = store_of(*(f"{number}/x" for number in range(500)), *(f"a/{number}/x" for number in range(500)))
+    tracemalloc.start()
+    try:
+        walk = retained.walk(filter)
+        for _ in range(100):
+            walk.some(1)
+        assert tracemalloc.get_traced_memory()[0] < 3_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_deepest_topics_neither_crash_nor_stay() -> None:

@@ -416,6 +416,7 @@ class Connecting:
             return
         server = self.server
         session.connection = None
+        server.retained_sender.pause(session)
         self.connected -= 1
         session.outbound.disconnected()
         server.presence_changed(session, False)

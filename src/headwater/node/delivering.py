@@ -23,7 +23,7 @@ from headwater.session.connection import CONNECTED
 from headwater.session.kept import AWAY, Kept
 from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
-from headwater.session.waiting import DROPPED, OVERFLOW, QUEUED, SEND
+from headwater.session.waiting import DISCONNECT_WHEN_FULL, QUEUED, SEND
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ SOME: Final = 16
 def _member(session: Session, group: object) -> Member | None:
     """The session's part in a group; None for deliveries that no group chose, and for sessions that have left it."""
     return None if group is None else cast(Group, group).member(session)
+
+
+def is_behind(channel: Channel, session: Session) -> bool:
+    """Whether something waits for the client already, so that what comes has to wait as well."""
+    outbound = session.outbound
+    return channel.congested or outbound.waiting() > 0 or bool(outbound.unsent)
 
 
 class Delivering(Deliver):
@@ -63,6 +69,9 @@ class Delivering(Deliver):
             return  # it has ended, but for subscriptions that go in portions
         if channel is not None and self.server.hot.open:
             self.server.hot.settle_all()  # what a fan-out holds came earlier: it must not be overtaken
+        if session.pending_retained is not None and not self.server.retained_sender.before(session, delivery):
+            self._no_room(session, channel, delivery)
+            return
         if delivery.group is not None:
             self._given(session, delivery)
         if delivery.message.expires_at <= self.server.hot.now:
@@ -89,12 +98,13 @@ class Delivering(Deliver):
                 self._tell_given_up(session)
             if len(outbound.flights) == MAX_PACKET_ID:
                 self.server.hooks.tell("packet_id_exhausted", session.client_id)
-        elif result == DROPPED:
-            self.dropped(session, delivery, QUEUE_FULL)
-        elif result == OVERFLOW:
-            self.dropped(session, delivery, QUEUE_FULL)
-            if channel is not None:
-                self.server.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
+        else:
+            self._no_room(session, channel, delivery)
+
+    def _no_room(self, session: Session, channel: Channel | None, delivery: Delivery) -> None:
+        self.dropped(session, delivery, QUEUE_FULL)
+        if channel is not None and session.outbound.policy == DISCONNECT_WHEN_FULL:
+            self.server.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
 
     def send_delivery(self, channel: Channel, session: Session, delivery: Delivery) -> None:
         """Send a message now; the quota allows it."""
@@ -225,9 +235,14 @@ class Delivering(Deliver):
                 break
         if outbound.given_up is not None:
             self._tell_given_up(session)
-        channel.held = channel.congested or outbound.waiting() > 0 or bool(outbound.unsent)
-        if channel.awaited and not channel.held:
+        behind = is_behind(channel, session)
+        channel.held = behind or session.pending_retained is not None
+        if behind:
+            return
+        if channel.awaited:
             self.server.sharing.pull(channel, session)
+        if session.pending_retained is not None:
+            self.server.retained_sender.resume(channel, session)
 
     def _send_some(self, channel: Channel, session: Session) -> bool:
         """Some of what waits; False: nothing is left that may go now."""

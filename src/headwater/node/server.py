@@ -27,6 +27,7 @@ from headwater.node.hotpath import HotPath
 from headwater.node.persistence.journal import Journal
 from headwater.node.publishing import Publishing
 from headwater.node.reporting import Reporting
+from headwater.node.retained_sender import RetainedSender
 from headwater.node.sampling import Sampling
 from headwater.node.sharing import Sharing
 from headwater.node.statistics import Statistics, statistics_of
@@ -117,6 +118,7 @@ class Server(Flow):
         self.delivering = hot.delivering = Delivering(self)
         self.sharing = hot.sharing = Sharing(self)
         self.publishing = Publishing(self)
+        self.retained_sender = RetainedSender(self)
         self.subscribing = Subscribing(self)
         self.access = Access(self, config.access)
         self.policy = POLICIES[config.queue_full]

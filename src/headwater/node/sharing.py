@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel, Share
+from headwater.node.delivering import is_behind
 from headwater.node.sending import message_of_packet
 from headwater.node.stats import EXPIRED, QUEUE_FULL, SESSION_ENDED
 from headwater.node.unsent import unsent_packets, unsent_part
@@ -48,7 +49,7 @@ def has_room(member: Member) -> bool:
     channel = cast("Channel | None", session.connection)
     return (
         channel is not None
-        and not channel.held
+        and not (channel.held and is_behind(channel, session))
         and channel.backlog_size <= BEHIND
         and (session.outbound.quota > 0 or member.subscription.qos == 0)
     )

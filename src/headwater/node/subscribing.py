@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headwater.message import POSITION_PROPERTY, Delivery, Subscription
+from headwater.message import POSITION_PROPERTY, Subscription
 from headwater.node.busy import Task
 from headwater.node.channel import Channel
 from headwater.node.chores import Chore
-from headwater.routing.topic_tree import Walk
+from headwater.node.retained_sender import MORE, UNREAD
 from headwater.routing.topics import SHARE_PREFIX, InvalidTopicFilter, check_filter, has_wildcard, split_shared
 from headwater.session.session import Session
 from headwater.wire.decode import FilterList
@@ -31,15 +31,12 @@ if TYPE_CHECKING:
     from headwater.node.server import Server
 
 SOME: Final = 8
-"""Topic filters, or topics with a retained message, that are dealt with between two looks at the clock."""
+"""Topic filters that are dealt with between two looks at the clock."""
 
 
 class _Subscribe(Task):
-    """[MQTT-3.8.4-1 … 3.8.4-7] One SUBSCRIBE: a reason code per request, then the retained messages.
-
-    Retained messages are looked for, and taken, when they are sent: who subscribes gets a topic's last message even if
-    others publish meanwhile, and never an older one behind a newer one. A client that does not read is waited for.
-    """
+    """[MQTT-3.8.4-1 … 3.8.4-7] One SUBSCRIBE: a reason code per request, then the retained messages, as long as the
+    client's acknowledgements are not needed for them; the rest comes with those (retained_sender.py)."""
 
     def __init__(
         self, server: Server, channel: Channel, session: Session, packet_id: int, requests: list[SubscribeRequest]
@@ -51,12 +48,6 @@ class _Subscribe(Task):
         self.identifier = 0
         self.positions = False
         self.reasons: list[int] = []
-        self.wanted: list[Subscription] = []
-        """Those that get retained messages."""
-        self.served = 0
-        self.walk: Walk | None = None
-        self.is_answered = False
-        self.place = 0
 
     def step(self) -> bool:
         done = len(self.reasons)
@@ -65,18 +56,15 @@ class _Subscribe(Task):
                 self._subscribe(request)
             if len(self.reasons) < len(self.requests):
                 return True
-            self.place = len(self.channel.out)
-            if not self.session.durable:
-                self._answer()
-        if self.served < len(self.wanted):
-            if self.channel.backlog_size or self.channel.congested:
-                self.channel.waits = self
-                return True
-            self._send_retained(self.wanted[self.served])
-            if self.served < len(self.wanted):
-                return True
-        if not self.is_answered:
-            self._answer()
+            self.server.send(self.channel, Suback(self.packet_id, self.reasons))
+            if self.session.durable:
+                self.server.promise(self.channel)
+            self.server.retained_sender.take_over(self.session, self)
+        result = self.server.retained_sender.step(self.channel, self.session)
+        if result == UNREAD:
+            self.channel.waits = self
+        if result in (UNREAD, MORE):
+            return True
         sharing = self.server.sharing
         if sharing.lines or self.channel.awaited:
             sharing.pull(self.channel, self.session)  # a new member, or one that takes another QoS now
@@ -93,49 +81,11 @@ class _Subscribe(Task):
             identifier=self.identifier,
             positions=self.positions,
         )
-        is_new = request.filter not in self.session.subscriptions
         reason = self.server.subscribing.subscribe_one(channel, self.session, request, subscription)
-        if reason >= UNSPECIFIED_ERROR:
-            if channel.version != V5:
-                reason = UNSPECIFIED_ERROR
-        elif subscription.share is None and (request.retain_handling == 0 or (request.retain_handling == 1 and is_new)):
-            self.wanted.append(subscription)
+        if reason >= UNSPECIFIED_ERROR and channel.version != V5:
+            reason = UNSPECIFIED_ERROR
         self.reasons.append(reason)
         self.server.hooks.tell("subscribed", channel, subscription, reason)
-
-    def _answer(self) -> None:
-        """Where the session outlives the process, SUBACK promises the retained messages, too: then it is told when all
-        of them are in the session. If that is in the same turn it still goes in front of them."""
-        self.is_answered = True
-        out = self.channel.out
-        before = len(out)
-        self.server.send(self.channel, Suback(self.packet_id, self.reasons))
-        if self.session.durable:
-            self.server.promise(self.channel)
-            if not self.channel.busy and before < len(out):
-                out.insert(self.place, out.pop())
-
-    def _send_retained(self, subscription: Subscription) -> None:
-        server = self.server
-        session = self.session
-        walk = self.walk
-        if walk is None:
-            walk = self.walk = server.router.retained.walk(subscription.filter)
-        identifiers = [subscription.identifier] if subscription.identifier else None
-        for message in server.router.retained.found(walk, SOME, server.hot.now):
-            if subscription.no_local and message.publisher == session.client_id:
-                continue
-            if session.rights is not None and not session.rights.receives(message.topic):
-                continue
-            if message.owner is not None and not server.access.may_still_publish(message):
-                continue
-            delivery = Delivery(message, min(message.qos, subscription.qos), True, identifiers)
-            delivery.positions = subscription.positions
-            server.delivering.offer(session, delivery)
-            server.hooks.tell("retain_published", self.channel, message)
-        if walk.is_done:
-            self.walk = None
-            self.served += 1
 
 
 class _Unsubscribe(Task):
@@ -156,6 +106,7 @@ class _Unsubscribe(Task):
                 self.reasons.append(NO_SUBSCRIPTION_EXISTED)
                 continue
             server.subscribing.remove(session, subscription)
+            server.retained_sender.cancel(session, subscription)
             server.hooks.tell("unsubscribed", self.channel, name)
             self.reasons.append(SUCCESS)
         if len(self.reasons) < len(self.filters):
@@ -249,12 +200,14 @@ class Subscribing:
         if reason >= UNSPECIFIED_ERROR:
             return reason
         name = request.filter
-        is_new = name not in session.subscriptions
+        old = session.subscriptions.get(name)
+        is_new = old is None
         if is_new and len(session.subscriptions) >= self.server.config.max_subscriptions:
             return QUOTA_EXCEEDED
         if is_new and not self.server.access.quotas.room_for_subscription(session.username):
             return QUOTA_EXCEEDED
         session.subscriptions[name] = subscription
+        self._retained_for(session, subscription, old)
         if subscription.share is not None and channel.backlog_size == 0:
             channel.shares = True
         self._route(session, subscription)
@@ -264,9 +217,25 @@ class Subscribing:
             self.count += 1
         return subscription.qos
 
+    def _retained_for(self, session: Session, subscription: Subscription, old: Subscription | None) -> None:
+        """[MQTT-3.3.1-9 … 3.3.1-11] Whether a subscription gets retained messages; what an older one of this filter has
+        not got yet, it gets anyway."""
+        if subscription.share is not None:
+            return
+        sender = self.server.retained_sender
+        handling = subscription.retain_handling
+        if handling == 0 or (handling == 1 and old is None):
+            subscription.retained_pending = True
+            sender.owe(session, subscription)
+        elif old is not None and old.retained_pending:
+            subscription.retained_pending = True
+            sender.replace(session, old, subscription)
+
     def restore(self, session: Session, subscription: Subscription) -> None:
         """A subscription of a session that was on disk, and whose client is away."""
         self.count += 1
+        if subscription.retained_pending:
+            self.server.retained_sender.owe(session, subscription)
         self._route(session, subscription)
         if subscription.share is not None:
             self.server.router.groups.set_online(session, False)
@@ -320,6 +289,7 @@ class Subscribing:
             subscription = session.subscriptions.pop(f"{SHARE_PREFIX}{group.share}/{group.filter}", None)
             if subscription is not None:
                 self.remove(session, subscription)
+        self.server.retained_sender.forget(session)
         left = session.subscriptions
         session.subscriptions = {}
         if left:

@@ -73,6 +73,14 @@ class Retained:
         """The topic's message, even if it has expired since `expire` was last called."""
         return self._messages.get(topic)
 
+    def alive(self, topic: str, now: float) -> Message | None:
+        """The topic's message; one that has expired is forgotten (who needs to learn of it calls `expire` first)."""
+        message = self._messages.get(topic)
+        if message is not None and message.expires_at <= now:
+            self.remove(topic)
+            return None
+        return message
+
     def some(self, start: int, count: int) -> list[Message]:
         """That many messages from the `start`th on, oldest topic first, even if they have expired: for those who show
         them bit by bit."""
@@ -94,20 +102,9 @@ class Retained:
         return self._topics.walk(filter)
 
     def found(self, walk: Walk, looks: int, now: float) -> list[Message]:
-        """The messages that so many more looks at the tree find, as they are now (`Walk.some`).
-
-        Expired ones are left out and forgotten; who needs to learn of them calls `expire` first.
-        """
-        alive: list[Message] = []
-        for topic in walk.some(looks):
-            message = self._messages.get(topic)
-            if message is None:
-                continue
-            if message.expires_at > now:
-                alive.append(message)
-            else:
-                self.remove(topic)
-        return alive
+        """The messages that so many more looks at the tree find, as they are now (`Walk.some`, `alive`)."""
+        found = [self.alive(topic, now) for topic in walk.some(looks)]
+        return [message for message in found if message is not None]
 
     def match(self, filter: str, now: float) -> list[Message]:
         """The messages of all topics that match the filter, in an order that depends only on what was done before."""

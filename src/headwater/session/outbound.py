@@ -18,7 +18,7 @@ from typing import Final
 
 from headwater.message import Delivery
 from headwater.session.kept import Kept
-from headwater.session.waiting import SEND, Budget, Waiting
+from headwater.session.waiting import SEND, Budget, Waiting, waiting_size
 
 MAX_PACKET_ID: Final = 65535
 
@@ -80,10 +80,19 @@ class Outbound(Waiting):
 
     def offer(self, delivery: Delivery, connected: bool) -> int:
         """SEND: the caller sends it now. QUEUED, DROPPED: done. OVERFLOW: dropped, and the client is to be cut off."""
-        may_fly = self.quota > 0 and self.budget.used < self.budget.limit
-        if connected and not self.queue and not self.unsent and (delivery.qos == 0 or may_fly):
+        if connected and not self.queue and not self.unsent and (delivery.qos == 0 or self.may_fly()):
             return SEND
         return self.wait(delivery)
+
+    def may_fly(self) -> bool:
+        """Whether a message of QoS 1 or 2 could be sent now, if nothing waits."""
+        return self.quota > 0 and self.budget.used < self.budget.limit
+
+    def has_room(self, delivery: Delivery) -> bool:
+        """Whether a message could be sent now, or wait, without another one giving way."""
+        if not self.queue and not self.unsent and self.may_fly():
+            return True
+        return self._fits(self.waiting(), self.queued_bytes, self.counted_bytes, waiting_size(delivery))
 
     def next_waiting(self, now: float) -> Delivery | None:
         """The next message that may be sent now, taken off the queue."""

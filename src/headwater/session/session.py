@@ -29,6 +29,8 @@ class Session:
         self.rights: Rights | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.received: set[int] = set()
+        self.pending_retained: object = None
+        """Retained messages that its subscriptions are still to get (node/retained_sender.py); None: all were sent."""
         self.expiry_interval = 0
         self.expires_at = NEVER
         self.will: Message | None = None

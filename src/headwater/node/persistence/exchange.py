@@ -149,6 +149,7 @@ class SubscriptionLine(Line):
     retain_handling: Annotated[int, Field(ge=0, le=2)] = 0
     identifier: Annotated[int, Field(ge=0, le=268_435_455)] = 0
     positions: bool = False
+    retained_pending: bool = False
 
 
 class ReceivedLine(Line):

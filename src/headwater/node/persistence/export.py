@@ -138,7 +138,7 @@ def _subscription(client_id: str, key: bytes, record: bytes) -> list[Line]:
     name = key[9:].decode()
     found = subscription_in(name, record)
     line: Line = {"kind": "subscription", "client_id": client_id, "filter": name, "qos": found.qos}
-    for option in ("no_local", "retain_as_published", "retain_handling", "identifier", "positions"):
+    for option in ("no_local", "retain_as_published", "retain_handling", "identifier", "positions", "retained_pending"):
         if getattr(found, option):
             line[option] = getattr(found, option)
     return [line]

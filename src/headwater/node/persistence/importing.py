@@ -61,7 +61,7 @@ from headwater.node.persistence.records import (
 )
 from headwater.node.persistence.rocks import RocksBackend
 from headwater.node.persistence.schema import SCHEMA, open_folder
-from headwater.routing.topics import split_shared
+from headwater.routing.topics import SHARE_PREFIX, split_shared
 from headwater.session.kept import Kept, Stored
 from headwater.session.waiting import waiting_size
 
@@ -263,6 +263,7 @@ class Import:
             identifier=line.identifier,
             positions=line.positions,
         )
+        subscription.retained_pending = line.retained_pending and not line.filter.startswith(SHARE_PREFIX)
         key = subscription_key(self._session_of(line.client_id), line.filter)
         self._puts.append((key, subscription_record(subscription)))
         self._subscriptions += 1

@@ -52,6 +52,7 @@ _SHARED: Final = 0x10
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
 _POSITIONS: Final = 0x04
+_RETAINED_PENDING: Final = 0x08
 
 
 def number_key(kind: bytes, number: int) -> bytes:
@@ -203,6 +204,8 @@ def subscription_record(subscription: Subscription) -> bytes:
         flags |= _AS_PUBLISHED
     if subscription.positions:
         flags |= _POSITIONS
+    if subscription.retained_pending:
+        flags |= _RETAINED_PENDING
     return _SUBSCRIPTION.pack(subscription.qos, flags, subscription.identifier)
 
 
@@ -218,6 +221,7 @@ def subscription_in(name: str, record: bytes) -> Subscription:
         positions=bool(flags & _POSITIONS),
     )
     subscription.share, subscription.filter = split_shared(name)
+    subscription.retained_pending = bool(flags & _RETAINED_PENDING)
     return subscription
 
 
