@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.node.access.passwords import PasswordFile, verify
+from headwater.node.access.passwords import PasswordFile
+from headwater.node.access.verifier import verify
 
 Ran = subprocess.CompletedProcess[str]
 

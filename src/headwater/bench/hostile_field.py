@@ -41,8 +41,10 @@ class Field:
     def over(self) -> bool:
         return time.monotonic() >= self.until
 
-    def open(self, secure: bool = False) -> socket.socket:
-        connection = socket.create_connection((HOST, self.secure_port if secure else self.port), PATIENCE)
+    def open(self, secure: bool = False, source: str = "") -> socket.socket:
+        """`source` is an address of this machine to come from."""
+        address = (HOST, self.secure_port if secure else self.port)
+        connection = socket.create_connection(address, PATIENCE, (source, 0) if source else None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.counts["connections"] += 1
         return connection

@@ -24,12 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.bench import hostile_bombs, hostile_peers
+from headwater.bench import hostile_bombs, hostile_logins, hostile_peers
 from headwater.bench.contenders import BrokerError, RunningBroker, command_from, free_port, running
 from headwater.bench.hostile_field import HOST, PATIENCE, Attack, Field, connect, encoded
 from headwater.wire.packets import Disconnect
 
-ATTACKS: Final[dict[str, Attack]] = {attack.name: attack for attack in (*hostile_peers.ATTACKS, *hostile_bombs.ATTACKS)}
+ATTACKS: Final[dict[str, Attack]] = {
+    attack.name: attack for attack in (*hostile_peers.ATTACKS, *hostile_bombs.ATTACKS, *hostile_logins.ATTACKS)
+}
 ATTACKER: Final = "from headwater.bench.hostile_ground import main; main()"
 SESSIONS: Final = 10_000
 URGENT: Final = 1
@@ -98,10 +100,15 @@ class Ground:
 
 @contextlib.contextmanager
 def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int = SESSIONS) -> Iterator[Ground]:
-    """Start a broker, with `extra` arguments, that has what is needed: `tls`, `websocket`, `admin`, `sessions`."""
+    """Start a broker, with `extra` arguments, that has what is needed: `tls`, `websocket`, `admin`, `sessions`,
+    `passwords` (of hostile_logins.py)."""
     ports = {name: free_port() for name in ("tls", "websocket", "admin")}
     token = secrets.token_hex(16)
     settings = ""
+    if "passwords" in needs:
+        users = folder / "users"
+        hostile_logins.write_users(users)
+        settings += f'allow_anonymous = true\n[access]\npassword_file = "{users}"\n'
     if "admin" in needs:
         settings += f'[admin]\nenabled = true\nport = {ports["admin"]}\ntoken = "{token}"\n'
     if "tls" in needs:
@@ -119,6 +126,8 @@ def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int 
         for name, port in ports.items():
             if name in needs:
                 broker.wait_for_listener(port)
+        if "passwords" in needs:
+            hostile_logins.warm_up(broker.port)
         if "sessions" in needs:
             made.keep_sessions(sessions)
         yield made

@@ -125,6 +125,19 @@ class Channel(Connection):
         """Whether the user name is the client id here, whatever the client says."""
         return self.entrance is not None and self.entrance.username_as_client_id
 
+    def has_hung_up(self) -> bool:
+        """Whether the peer has closed its end and nothing of it is left to read: for those who are not read from."""
+        if self.fd < 0:
+            return True
+        if not isinstance(self.socket, socket.socket):
+            return False
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def end_of_input(self) -> None:
         """The peer has said that nothing more comes: reading ends behind what was read."""
         if self.socket is not None:

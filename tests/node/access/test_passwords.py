@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from headwater.node.access.errors import AccessError
-from headwater.node.access.passwords import PasswordFile, hash_password, readable_by_others, verify
+from headwater.node.access.passwords import PasswordFile, hash_password, readable_by_others
+from headwater.node.access.verifier import verify
 
 SHA512 = "$6$yDEE/LEAA2T6zh2Z$QEU9tSk+LUgdetrUvEF7jeo7XHhyVtfdCuaFrcU5XXoYtB6cD2OzQkpAIcjmbYaYEwfZGbfaWMdJVXGUh1+EXw=="
 PBKDF2 = (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headwater.node.access import access
+from headwater.node.access import verifier
 from headwater.node.access.passwords import PasswordFile
 from headwater.node.access.settings import AccessSettings
 from headwater.node.broker import Broker
@@ -63,7 +63,7 @@ def test_a_slow_verification_delays_nobody_else(
         begun.set()
         return release.wait(PATIENCE) and password == b"right"
 
-    monkeypatch.setattr(access, "verify", slow)
+    monkeypatch.setattr(verifier, "verify", slow)
 
     async def main() -> None:
         async with serving(password_file=users_file(tmp_path, u="right")) as broker:
@@ -95,7 +95,7 @@ def test_a_client_that_goes_while_it_is_verified(
         begun.set()
         return release.wait(PATIENCE)
 
-    monkeypatch.setattr(access, "verify", slow)
+    monkeypatch.setattr(verifier, "verify", slow)
 
     async def main() -> None:
         async with serving(password_file=users_file(tmp_path, u="right")) as broker:
@@ -107,6 +107,35 @@ def test_a_client_that_goes_while_it_is_verified(
             release.set()
             await until(lambda: not broker.server.channels)
             assert "gone" not in broker.server.sessions and len(broker.server.deciding) == 0
+
+    runner(main())
+
+
+@under_each_loop
+def test_a_crowd_that_hangs_up_is_not_verified(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sends a password and leaves at once would have it computed for nobody."""
+    release = threading.Event()
+    passwords: list[bytes] = []
+
+    def slow(encoded: str, password: bytes) -> bool:
+        passwords.append(password)
+        return release.wait(PATIENCE) and password == b"right"
+
+    monkeypatch.setattr(verifier, "verify", slow)
+
+    async def main() -> None:
+        async with serving(password_file=users_file(tmp_path, u="right"), verify_threads=1) as broker:
+            first = await peer(broker, Connect("first", 5, username="u", password=b"right"))
+            await until(lambda: passwords)
+            for _ in range(5):
+                await (await peer(broker, Connect("", 5, username="u", password=b"wrong"))).close()
+            last = await peer(broker, Connect("last", 5, username="u", password=b"right"))
+            await until(lambda: broker.server.access.verifying.under_way == 7)
+            release.set()
+            for each in (first, last):
+                answer = await each.packet()
+                assert isinstance(answer, Connack) and answer.reason == SUCCESS
+            assert passwords == [b"right", b"right"]
 
     runner(main())
 

@@ -32,12 +32,12 @@ from headwater.node.access.limits import (
     is_within,
     network_of,
 )
-from headwater.node.access.passwords import PasswordFile, hash_password, readable_by_others, verify
+from headwater.node.access.passwords import PasswordFile, readable_by_others
 from headwater.node.access.quotas import Quotas
 from headwater.node.access.rules import RuleRights, RuleSet, filled_in, parse_rules
 from headwater.node.access.settings import AccessSettings
 from headwater.node.access.tokens import Identity, TokenError, Tokens, looks_like_token
-from headwater.node.access.verifying import Overloaded, RecentSuccesses, Verifying
+from headwater.node.access.verifying import Overloaded, RecentSuccesses, Standing, Verifying, Waiter
 from headwater.node.bridge.inside import PREFIX, Inside
 from headwater.node.channel import METERED, Channel
 from headwater.node.deciding import Answer
@@ -101,7 +101,7 @@ class Access:
         self.verifying = Verifying(settings.verify_threads, settings.max_verifying)
         self._identities: dict[Channel, Identity] = {}
         self._expiries: dict[Channel, Timer] = {}
-        self._dummy = ""
+        self._standing = Standing(settings.ban_window)
         self._shared: dict[str | None, Rights] = {}
         self.generation = 0
         """Another number whenever rights that were given before may not be the same any more."""
@@ -117,6 +117,7 @@ class Access:
         self._recent = RecentSuccesses(settings.password_cache_seconds)
         self._rates = AddressRates(settings.connection_rate, settings.connection_burst)
         self._failures = Failures(settings.ban_window)
+        self._standing.seconds = settings.ban_window
         self._metered = bool(settings.message_rate or settings.byte_rate)
         self.quotas = Quotas(settings)
         self.verifying.use(settings.verify_threads, settings.max_verifying)
@@ -231,9 +232,12 @@ class Access:
         self, channel: Channel, packet: Connect, encoded: str | None, password: bytes
     ) -> Refusal | None:
         user = packet.username or ""
+        assert self._passwords is not None
+        # An unknown user costs the same time as a known one, so that nobody can find out who there is.
+        compared = encoded or self._passwords.typical
+        waiter = self._waiter(channel, user)
         try:
-            # An unknown user costs the same time as a known one, so that nobody can find out who there is.
-            right = await self.verifying.run(partial(self._matches, encoded, password))
+            right = bool(compared) and await self.verifying.password(compared, password, waiter)
         except Overloaded:
             return Refusal(SERVER_BUSY, "too many clients connect at once")
         if encoded is None or not right:
@@ -241,17 +245,17 @@ class Access:
         if self._passwords is None or self._passwords.entries.get(user) != encoded:
             return Refusal(SERVER_BUSY, "the users have just changed")
         self._recent.add(user, encoded, password, self.server.hot.now)
+        self._standing.succeeded(waiter.network, user)
         return self.known(channel, Identity(user, encoded=encoded))
 
-    def _matches(self, encoded: str | None, password: bytes) -> bool:
-        """In a thread."""
-        if encoded is None:
-            self._dummy = self._dummy or hash_password("nobody")
-        return verify(encoded or self._dummy, password)
+    def _waiter(self, channel: Channel, user: str) -> Waiter:
+        network = network_of(host_of(channel.address))
+        trusted = self._standing.is_trusted(network, user, self.server.hot.now)
+        return Waiter(network, trusted, channel.has_hung_up)
 
     async def _check_token(self, channel: Channel, packet: Connect, tokens: Tokens, token: bytes) -> Refusal | None:
         try:
-            identity = await self.verifying.run(partial(tokens.verify, token))
+            identity = await self.verifying.run(partial(tokens.verify, token), self._waiter(channel, ""))
         except Overloaded:
             return Refusal(SERVER_BUSY, "too many clients connect at once")
         except TokenError as error:
@@ -273,6 +277,7 @@ class Access:
     def failed_at(self, address: str) -> None:
         """Somebody there has shown what is wrong."""
         host = host_of(address)
+        self._standing.failed(network_of(host), self.server.hot.now)
         if not is_within(host, self._exempt):
             self._count_failure(ADDRESS, network_of(host), self.settings.ban_failures, self.server.hot.now)
 

@@ -3,30 +3,31 @@
 Three kinds of hashes are understood. `$argon2id$…` is what we write. `$7$rounds$salt$hash` (PBKDF2 with SHA-512) and
 `$6$salt$hash` (SHA-512 of password and salt) are Mosquitto's: a hash cannot be turned into another kind, so they are
 verified as they are until the password is set anew. Verifying argon2id is meant to cost time and memory (about 50 ms,
-64 MiB); it is done in threads (verifying.py).
+64 MiB); other processes do it (verifier.py).
 """
 
 from __future__ import annotations
 
-import base64
 import binascii
 import contextlib
-import hashlib
-import hmac
 import os
 import tempfile
 from pathlib import Path
 from typing import Final
 
 from headwater.node.access.errors import AccessError, read_text
+from headwater.node.access.verifier import mosquitto_parts
 
 OTHERS: Final = 0o077
-MOST_ROUNDS: Final = 10_000_000
+ARGON: Final = "$argon2id$"
 
 
 class PasswordFile:
     def __init__(self, entries: dict[str, str] | None = None) -> None:
         self.entries: dict[str, str] = {} if entries is None else entries
+        hashes = self.entries.values()
+        self.typical = next((each for each in hashes if each.startswith(ARGON)), next(iter(hashes), ""))
+        """What an unknown user's password is compared with, so that it takes as long as a known one's."""
 
     @classmethod
     def load(cls, path: str) -> PasswordFile:
@@ -81,11 +82,11 @@ def readable_by_others(path: str) -> bool:
 
 
 def is_known(encoded: str) -> bool:
-    """Whether this is a hash that `verify` understands."""
-    if encoded.startswith("$argon2id$"):
+    """Whether this is a hash that can be verified."""
+    if encoded.startswith(ARGON):
         return encoded.count("$") == 5
     try:
-        _mosquitto_parts(encoded)
+        mosquitto_parts(encoded)
     except (ValueError, binascii.Error):
         return False
     return True
@@ -95,38 +96,3 @@ def hash_password(password: str) -> str:
     from argon2 import PasswordHasher
 
     return PasswordHasher().hash(password)
-
-
-def verify(encoded: str, password: bytes) -> bool:
-    """Whether this is the password. Slow on purpose."""
-    if encoded.startswith("$argon2id$"):
-        from argon2.exceptions import InvalidHashError, VerificationError
-        from argon2.low_level import Type, verify_secret
-
-        try:
-            return verify_secret(encoded.encode(), password, Type.ID)
-        except (VerificationError, InvalidHashError):
-            return False
-    rounds, salt, expected = _mosquitto_parts(encoded)
-    if rounds:
-        found = hashlib.pbkdf2_hmac("sha512", password, salt, rounds, len(expected))
-    else:
-        found = hashlib.sha512(password + salt).digest()
-    return hmac.compare_digest(found, expected)
-
-
-def _mosquitto_parts(encoded: str) -> tuple[int, bytes, bytes]:
-    """Rounds (0: plain SHA-512), salt and hash; ValueError if it is neither kind."""
-    parts = encoded.split("$")
-    rounds = 0
-    if len(parts) == 5 and parts[:2] == ["", "7"]:
-        rounds = int(parts[2])
-        if not 1 <= rounds <= MOST_ROUNDS:
-            raise ValueError("rounds")
-    elif len(parts) != 4 or parts[:2] != ["", "6"]:
-        raise ValueError("kind")
-    salt = base64.b64decode(parts[-2], validate=True)
-    expected = base64.b64decode(parts[-1], validate=True)
-    if not salt or len(expected) != 64:
-        raise ValueError("length")
-    return rounds, salt, expected

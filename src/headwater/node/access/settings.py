@@ -26,10 +26,16 @@ class AccessSettings(Settings):
         description="Seconds for which a password that was right need not be computed again; 0: never.",
     )
     verify_threads: int = Field(
-        default=2, ge=1, description="Threads that verify passwords and tokens, beside the broker's own."
+        default=2,
+        ge=1,
+        description="Passwords and tokens that are verified at a time. Each password is computed by a process of the "
+        "lowest priority, which takes the memory that the hash asks for: 64 MiB for ours.",
     )
     max_verifying: int = Field(
-        default=1000, ge=1, description="Clients whose password or token is being verified; more are refused with 0x89."
+        default=400,
+        ge=1,
+        description="Clients whose password or token is verified or waits for it; of more, those of the address that "
+        "has most are refused with 0x89.",
     )
     jwt_key_file: str = Field(
         default="",

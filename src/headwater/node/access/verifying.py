@@ -1,59 +1,292 @@
-"""Passwords and tokens are verified by a few threads, so that the broker goes on meanwhile.
+"""Who is verified when. Passwords are computed by processes that give way (verifier.py), a few at a time.
 
-What waits is bounded: a crowd that comes at once is told to come again (0x89) instead of being kept for minutes. A
-password that was right is right for a while without computing it again, so that a crowd that lost its connections
+Theory. Computing a password takes a thousand times as long as asking for it, so whoever floods us with wrong ones
+always wins the queue. What can be given to others is a fair place in it:
+
+- *Address by address.* Each has a line of its own, and those that wait are served in turn: who comes first from an
+  address waits for one of each other address at most, not for all that they have sent.
+- *First those that have not failed.* An address that has shown a wrong password lately waits in the second row, and
+  so does none from which this very user has come in lately. The second row gets one of four.
+- *Bounded.* When all places are taken, the address with the most of them loses its newest (0x89, come again), which is
+  the newcomer's own if it has most.
+
+A password that was right is right for a while without computing it again, so that a crowd that lost its connections
 costs each password once; what is remembered is a keyed hash with a key of this process, never the password.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import logging
 import os
-from collections import OrderedDict
-from collections.abc import Callable
+import subprocess
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from headwater.node.access import verifier
+
+log = logging.getLogger("headwater.access")
 
 MAX_REMEMBERED: Final = 10_000
+FIRST_ROW_AT_A_TIME: Final = 3
+"""How many of the first row are served before one of the second is."""
+ATTEMPTS: Final = 2
 Answer = TypeVar("Answer")
 
 
 class Overloaded(Exception):
-    """As many verifications as allowed are under way."""
+    """As many verifications as allowed are under way, or were before others with fewer came."""
+
+
+class Waiter(NamedTuple):
+    """Who waits: from where, whether in the first row, and how to find out, before much is computed, that it does no
+    longer. A client that is not read from until it is decided on can leave without a word."""
+
+    network: str
+    trusted: bool = True
+    has_left: Callable[[], bool] = lambda: False
+
+
+class Row:
+    """Those who wait, by address, each served in turn. Networks are also kept by how many of theirs wait, so that the
+    longest line is found without looking at all of them."""
+
+    def __init__(self) -> None:
+        self.lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self.longest = 0
+        self._by_length: dict[int, OrderedDict[str, None]] = {}
+
+    def add(self, network: str, place: asyncio.Future[None]) -> None:
+        line = self.lines.setdefault(network, deque())
+        line.append(place)
+        self._has(network, len(line) - 1, len(line))
+
+    def next(self) -> asyncio.Future[None]:
+        """The first of the line whose turn it is; KeyError: nobody waits."""
+        network, line = self.lines.popitem(last=False)
+        place = line.popleft()
+        self._has(network, len(line) + 1, len(line))
+        if line:
+            self.lines[network] = line
+        return place
+
+    def remove(self, network: str, place: asyncio.Future[None]) -> bool:
+        line = self.lines.get(network)
+        if line is None or place not in line:
+            return False
+        line.remove(place)
+        self._has(network, len(line) + 1, len(line))
+        if not line:
+            del self.lines[network]
+        return True
+
+    def shorten(self) -> asyncio.Future[None]:
+        """Take the newest out of the longest line."""
+        network = next(reversed(self._by_length[self.longest]))
+        place = self.lines[network][-1]
+        self.remove(network, place)
+        return place
+
+    def _has(self, network: str, before: int, now: int) -> None:
+        if before:
+            del self._by_length[before][network]
+            if not self._by_length[before]:
+                del self._by_length[before]
+        if now:
+            self._by_length.setdefault(now, OrderedDict())[network] = None
+        if now > self.longest or self.longest not in self._by_length:
+            self.longest = now  # lines change by one: no other can be longer
 
 
 class Verifying:
+    """Used on the broker's loop alone."""
+
     def __init__(self, threads: int, limit: int) -> None:
         self.threads = threads
         self.limit = limit
-        self.under_way = 0
+        self._running = 0
+        self._waiting = 0
+        self._rows = (Row(), Row())
+        self._of_first = 0
         self._pool: ThreadPoolExecutor | None = None
+        self._helpers = Helpers()
 
-    async def run(self, work: Callable[[], Answer]) -> Answer:
-        """What `work` returns, done by a thread; Overloaded at once if too much is under way."""
-        if self.under_way >= self.limit:
-            raise Overloaded
+    @property
+    def under_way(self) -> int:
+        """Those that wait included."""
+        return self._running + self._waiting
+
+    async def password(self, encoded: str, password: bytes, waiter: Waiter) -> bool:
+        """Whether it is the one with this hash."""
+        verify = self._helpers.verify if verifier.is_slow(encoded) else verifier.verify
+        return await self.run(lambda: verify(encoded, password), waiter)
+
+    async def run(self, work: Callable[[], Answer], waiter: Waiter) -> Answer:
+        """What `work` returns, done by a thread when it is this address's turn. Overloaded: it will not be."""
+        if self._running < self.threads and not self._waiting:
+            self._running += 1
+        else:
+            await self._turn(waiter.network, self._rows[0 if waiter.trusted else 1])
+            if waiter.has_left():
+                self._finished()
+                raise Overloaded
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="verify")
-        self.under_way += 1
         try:
-            return await asyncio.wrap_future(self._pool.submit(work))
-        finally:
-            self.under_way -= 1
+            done = asyncio.wrap_future(self._pool.submit(work))
+        except RuntimeError:  # it has been stopped
+            self._finished()
+            raise Overloaded from None
+        done.add_done_callback(self._ended)
+        return await asyncio.shield(done)  # who leaves does not make it any shorter
+
+    async def _turn(self, network: str, row: Row) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        row.add(network, place)
+        self._waiting += 1
+        if self.under_way > self.limit:
+            self._make_room()
+        try:
+            await place
+        except asyncio.CancelledError:
+            if row.remove(network, place):
+                self._waiting -= 1
+            elif not place.cancelled():
+                self._finished()  # it was its turn
+            raise
+
+    def _make_room(self) -> None:
+        """Send the newest of the longest line away; of the second row, if that has one as long."""
+        first, second = self._rows
+        place = (second if second.longest >= first.longest else first).shorten()
+        self._waiting -= 1
+        place.set_exception(Overloaded())
+
+    def _ended(self, done: asyncio.Future[Answer]) -> None:
+        if not done.cancelled():
+            done.exception()  # nobody may be there any more to look at it
+        self._finished()
+
+    def _finished(self) -> None:
+        """One less is running: whose turn is it?"""
+        self._running -= 1
+        while self._waiting and self._running < self.threads:
+            self._waiting -= 1
+            place = self._next()
+            if not place.done():
+                self._running += 1
+                place.set_result(None)
+
+    def _next(self) -> asyncio.Future[None]:
+        first, second = self._rows
+        if first.lines and (not second.lines or self._of_first < FIRST_ROW_AT_A_TIME):
+            self._of_first += 1
+            return first.next()
+        self._of_first = 0
+        return second.next()
 
     def use(self, threads: int, limit: int) -> None:
         """Other bounds from now on; what is under way goes on."""
         if threads != self.threads and self._pool is not None:
             self._pool.shutdown(wait=False)
             self._pool = None
-        self.threads = threads
+        self.threads = self._helpers.most = threads
         self.limit = limit
 
     def stop(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+        self._helpers.stop()
+
+
+class Helpers:
+    """Processes that compute passwords, started when they are needed; used by threads, which wait for them."""
+
+    def __init__(self) -> None:
+        self.most = 1
+        self._idle: deque[subprocess.Popen[bytes]] = deque()
+        self._warned = False
+
+    def verify(self, encoded: str, password: bytes) -> bool:
+        question = verifier.question(encoded, password)
+        for _ in range(ATTEMPTS):
+            try:
+                helper = self._helper()
+            except OSError as error:
+                if not self._warned:
+                    self._warned = True
+                    log.warning("passwords are computed in the broker itself: no process for it (%s)", error)
+                return verifier.verify(encoded, password)
+            assert helper.stdin is not None and helper.stdout is not None
+            answer = b""
+            with contextlib.suppress(OSError, ValueError):
+                helper.stdin.write(question)
+                helper.stdin.flush()
+                answer = helper.stdout.read(1)
+            if answer:
+                self._idle.append(helper)
+                if len(self._idle) > self.most:
+                    _end(self._idle.popleft())
+                return answer == verifier.RIGHT
+            _end(helper)
+        raise RuntimeError("the process that computes passwords has ended")
+
+    def _helper(self) -> subprocess.Popen[bytes]:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            words = [sys.executable or "python3", "-P", str(Path(verifier.__file__))]
+            pipe = subprocess.PIPE
+            return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        """End those that have nothing to do now, and the others when they are done."""
+        self.most = 0
+        while self._idle:
+            _end(self._idle.pop())
+
+
+def _end(helper: subprocess.Popen[bytes]) -> None:
+    """It has no state: nothing is lost."""
+    helper.kill()
+    for pipe in (helper.stdin, helper.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    helper.wait()
+
+
+class Standing:
+    """Which addresses have shown something wrong lately, and from where users have come in: both only decide who is
+    verified first. The oldest are forgotten."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._failed: OrderedDict[Hashable, float] = OrderedDict()
+        self._succeeded: OrderedDict[Hashable, None] = OrderedDict()
+
+    def failed(self, network: str, now: float) -> None:
+        _remember(self._failed, network, now + self.seconds)
+
+    def succeeded(self, network: str, user: str) -> None:
+        _remember(self._succeeded, (network, user), None)
+
+    def is_trusted(self, network: str, user: str, now: float) -> bool:
+        return (network, user) in self._succeeded or self._failed.get(network, now) <= now
+
+
+def _remember(table: OrderedDict[Hashable, Answer], key: Hashable, value: Answer) -> None:
+    if len(table) >= MAX_REMEMBERED and key not in table:
+        table.popitem(last=False)
+    table[key] = value
+    table.move_to_end(key)
 
 
 class RecentSuccesses:

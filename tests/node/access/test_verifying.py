@@ -1,0 +1,236 @@
+"""Whose password is computed when, and by whom."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+from argon2 import PasswordHasher
+
+from headwater.node.access import verifying as module
+from headwater.node.access.verifying import Helpers, Overloaded, Row, Standing, Verifying, Waiter
+from tests.node.access.arriving import quick_hash
+
+QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+class Line:
+    """One thing at a time; `done` is who had its turn, in order, and `refused` who did not get one."""
+
+    def __init__(self, limit: int = 1000) -> None:
+        self.verifying = Verifying(1, limit)
+        self.hold = threading.Event()
+        self.done: list[str] = []
+        self.refused: list[str] = []
+        self.gone: set[str] = set()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def come(self, network: str, times: int = 1, trusted: bool = True) -> None:
+        for number in range(times):
+            name = network if times == 1 else f"{network}{number}"
+            self.tasks.append(asyncio.create_task(self._come(name, network, trusted)))
+        await asyncio.sleep(0)
+
+    async def _come(self, name: str, network: str, trusted: bool) -> None:
+        try:
+            await self.verifying.run(self.hold.wait, Waiter(network, trusted, lambda: name in self.gone))
+            self.done.append(name)
+        except Overloaded:
+            self.refused.append(name)
+
+    async def end(self) -> None:
+        self.hold.set()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        assert self.verifying.under_way == 0
+        self.verifying.stop()
+
+
+def lined_up(scene: Callable[[Line], object], limit: int = 1000) -> Line:
+    line = Line(limit)
+
+    async def main() -> None:
+        await scene(line)  # type: ignore[misc]
+        await line.end()
+
+    asyncio.run(main())
+    return line
+
+
+def test_a_first_login_waits_for_one_of_each_other_address() -> None:
+    async def scene(line: Line) -> None:
+        for network in "abc":
+            await line.come(network, 50)
+        await line.come("new")
+
+    done = lined_up(scene).done
+    assert done.index("new") <= 1 + 3 and len(done) == 151
+
+
+def test_who_has_not_failed_comes_first_and_the_others_come_too() -> None:
+    async def scene(line: Line) -> None:
+        await line.come("x")
+        await line.come("bad", 10, trusted=False)
+        await line.come("good", 6)
+
+    done = lined_up(scene).done
+    assert done[1:9] == ["good0", "good1", "good2", "bad0", "good3", "good4", "good5", "bad1"]
+
+
+def test_when_all_places_are_taken_who_has_most_loses_one() -> None:
+    async def scene(line: Line) -> None:
+        await line.come("crowd", 10)
+        await line.come("new")
+
+    line = lined_up(scene, limit=5)
+    assert line.done == ["crowd0", "crowd1", "new", "crowd2", "crowd3"]
+    assert sorted(line.refused) == [f"crowd{number}" for number in range(4, 10)]
+
+
+def test_of_two_as_long_the_second_row_loses_one() -> None:
+    async def scene(line: Line) -> None:
+        await line.come("x")
+        await line.come("good", 2)
+        await line.come("bad", 2, trusted=False)
+        await line.come("new")
+
+    line = lined_up(scene, limit=5)
+    assert line.refused == ["bad1"]
+
+
+def test_nothing_is_computed_for_who_has_hung_up() -> None:
+    async def scene(line: Line) -> None:
+        await line.come("a", 4)
+        line.gone |= {"a1", "a2"}
+
+    line = lined_up(scene)
+    assert line.done == ["a0", "a3"] and line.refused == ["a1", "a2"]
+
+
+def test_who_leaves_is_not_waited_for() -> None:
+    async def scene(line: Line) -> None:
+        await line.come("a", 3)
+        await line.come("b")
+        line.tasks[1].cancel()
+        line.tasks[0].cancel()  # its thread is at work, and keeps its place until it is done
+        await asyncio.sleep(0)
+        assert line.verifying.under_way == 3
+
+    line = lined_up(scene)
+    assert line.done == ["a2", "b"]
+
+
+def test_who_leaves_when_its_turn_has_come_passes_it_on() -> None:
+    async def main() -> None:
+        line = Line()
+        await line.come("a")
+        await line.come("b")
+        await line.come("c")
+        place = next(iter(line.verifying._rows[0].lines["b"]))
+        place.add_done_callback(lambda done: line.tasks[1].cancel())
+        await line.end()
+        assert line.done == ["a", "c"]
+
+    asyncio.run(main())
+
+
+def test_the_longest_line_is_known_whatever_comes_and_goes() -> None:
+    async def main() -> None:
+        chance, row = random.Random(7), Row()
+        places: list[tuple[str, asyncio.Future[None]]] = []
+        for _ in range(3000):
+            what = chance.random()
+            if what < 0.5 or not places:
+                places.append((chance.choice("abcdef"), asyncio.get_running_loop().create_future()))
+                row.add(*places[-1])
+            elif what < 0.7:
+                network, place = places.pop(chance.randrange(len(places)))
+                assert row.remove(network, place) and not row.remove(network, place)
+            else:
+                gone = row.next() if what < 0.9 else row.shorten()
+                places = [each for each in places if each[1] is not gone]
+            assert row.longest == max(map(len, row.lines.values()), default=0)
+            assert sum(map(len, row.lines.values())) == len(places)
+
+    asyncio.run(main())
+
+
+def test_standing() -> None:
+    standing = Standing(60.0)
+    assert standing.is_trusted("n", "u", 0.0)
+    standing.failed("n", 0.0)
+    assert not standing.is_trusted("n", "u", 59.0) and standing.is_trusted("n", "u", 60.0)
+    standing.succeeded("n", "u")
+    assert standing.is_trusted("n", "u", 1.0) and not standing.is_trusted("n", "other", 1.0)
+
+
+def test_what_is_remembered_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 2)
+    standing = Standing(60.0)
+    for network in "abc":
+        standing.failed(network, 0.0)
+        standing.succeeded(network, "u")
+    assert len(standing._failed) == len(standing._succeeded) == 2
+    assert standing.is_trusted("a", "other", 1.0), "the oldest is forgotten"
+
+
+# ---- processes ---------------------------------------------------------------------------------------------------
+
+
+def test_another_process_computes_and_gives_way() -> None:
+    helpers = Helpers()
+    encoded = QUICK.hash("right")
+    assert helpers.verify(encoded, b"right") and not helpers.verify(encoded, b"wrong")
+    (helper,) = helpers._idle
+    assert os.getpriority(os.PRIO_PROCESS, helper.pid) == 19
+    assert os.sched_getscheduler(helper.pid) == os.SCHED_BATCH
+    helpers.stop()
+    assert helper.poll() is not None and not helpers._idle
+
+
+def test_a_process_that_ended_is_started_anew() -> None:
+    helpers = Helpers()
+    encoded = QUICK.hash("right")
+    assert helpers.verify(encoded, b"right")
+    (helper,) = helpers._idle
+    os.kill(helper.pid, signal.SIGKILL)
+    helper.wait()
+    assert helpers.verify(encoded, b"right")
+    assert [each.pid for each in helpers._idle] != [helper.pid]
+    helpers.stop()
+
+
+def test_a_process_ends_with_its_broker() -> None:
+    helpers = Helpers()
+    assert helpers.verify(QUICK.hash("right"), b"right")
+    (helper,) = helpers._idle
+    assert helper.stdin is not None
+    helper.stdin.close()
+    assert helper.wait(20) == 0
+    helpers.stop()
+
+
+def test_without_processes_the_broker_computes_itself(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module.sys, "executable", "/nowhere/python")
+    helpers = Helpers()
+    encoded = QUICK.hash("right")
+    assert helpers.verify(encoded, b"right") and not helpers.verify(encoded, b"wrong")
+    assert caplog.text.count("no process for it") == 1
+
+
+def test_hashes_that_cost_nothing_need_no_process() -> None:
+    async def main() -> None:
+        verifying = Verifying(1, 10)
+        assert await verifying.password(quick_hash("x"), b"x", Waiter("n"))
+        assert not verifying._helpers._idle
+        assert await verifying.password(QUICK.hash("x"), b"x", Waiter("n"))
+        assert len(verifying._helpers._idle) == 1
+        verifying.stop()
+
+    asyncio.run(main())
