@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,10 +30,11 @@ from headwater.pipeline.java import QUICK_JAVA
 from headwater.pipeline.jobs.settings import Settings, read_file
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.operations.settings import Settings as Advising
-from headwater.pipeline.tables import BRONZE
-from headwater.pipeline.views import answer, register_views
+from headwater.pipeline.tables import BRONZE, GOLD, SILVER
 from headwater.store.reader import StoreReader
 from tests.java_processes import java_of
+from tests.pipeline.derive.rows import NOON, reading
+from tests.pipeline.test_provisional import put
 from tests.spark_of_the_process import borrowed
 
 ROOT = Path(__file__).parent.parent
@@ -174,27 +176,48 @@ def test_a_long_answer_is_cut_off_for_people_only(world: World) -> None:
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        ("select * from brass", "`brass` cannot be found"),
-        ("selec 1", "Syntax error at or near 'selec'."),
-        ("select 1 / 0", "Division by zero."),
-        ("select nix from bronze", "`nix` cannot be resolved"),
+        ("select * from brass", "there is no table brass. There are bronze, silver"),
+        ("select * from brass --engine spark", "`brass` cannot be found"),
+        ("selec 1", "Unexpected token. Line 1, Col: 7."),
+        ("select 1 / 0", "division by zero"),
+        ("select 1 / 0 --engine spark", "Division by zero."),
+        ("select nix from bronze", '"nix" not found'),
+        ("select nix from bronze --engine spark", "`nix` cannot be resolved"),
+        ("delete from gold", "DELETE is not possible: this only reads."),
+        ("delete from gold --engine spark", "DELETE is not possible: this only reads."),
+        ("select window(time, '1 minute') from silver", "Spark may know it: --engine spark."),
     ],
 )
 def test_what_is_wrong_with_a_question_is_one_line(world: World, sql: str, words: str) -> None:
-    status, said, errors = invoke("query", "--lake", world.lake, sql)
+    sql, *options = sql.split(" --engine ")
+    status, said, errors = invoke(
+        "query", "--lake", world.lake, sql, *(each for o in options for each in ("--engine", o))
+    )
     assert (status, said) == (1, "")
     [line] = errors.splitlines()
     assert line.startswith("headwater pipeline query: ")
     assert words in line
 
 
-def test_the_cookbook(world: World, spark: SparkSession) -> None:
+def test_the_cookbook(world: World) -> None:
     page = (ROOT / "docs" / "pipeline-answers.md").read_text(encoding="utf-8")
     recipes = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     assert len(recipes) > 10
-    register_views(spark, Lake(world.lake))
-    for sql in recipes:
-        assert answer(spark, sql, 5).num_columns > 0, sql
+    for sql in recipes:  # that Spark answers the same, tests/pipeline/derive/test_answers_page.py shows
+        status, _, errors = invoke("query", "--lake", world.lake, "-f", "csv", sql)
+        assert (status, errors) == (0, ""), sql
+
+
+def test_windows_are_there_before_they_are_final(world: World) -> None:
+    """In the view, marked, and in no table."""
+    rows = world.ask("select final, count(*) n, sum(count) readings from windows group by final order by final")
+    [gold] = world.ask("select count(*) n, sum(count) readings from gold")
+    assert rows[-1] == {"final": True, **gold}
+    status, said, _ = invoke(
+        *("query", "--lake", world.lake, "-f", "json", "--engine", "spark"),
+        "select final, count(*) n, sum(count) readings from windows group by final order by final",
+    )
+    assert (status, [json.loads(line) for line in said.splitlines()]) == (0, rows)
 
 
 def test_plots(world: World, tmp_path: Path) -> None:
@@ -249,9 +272,13 @@ def test_a_file_that_was_removed_by_hand_is_fetched_again(world: World) -> None:
     removed = max(Lake(world.lake).path(BRONZE).glob("*/*.parquet"), key=lambda path: path.stat().st_size)
     removed.unlink()
     status, _, errors = invoke("query", "--lake", world.lake, "select count(*) from silver")
-    assert (status, len(errors.splitlines())) == (0, 1)
+    assert (status, errors) == (0, "")
+    hint = "`headwater pipeline backfill` fetches what was in bronze"
+    status, _, errors = invoke("query", "--lake", world.lake, "select count(value) from bronze")
+    assert (status, len(errors.splitlines()), hint in errors) == (1, 1, True)
+    status, _, errors = invoke("query", "--lake", world.lake, "select count(*) from silver", "--engine", "spark")
+    assert (status, len(errors.splitlines()), hint in errors) == (0, 1, True)
     assert errors.startswith("headwater pipeline query: bronze cannot be read: Path does not exist: ")
-    assert errors.endswith("; `headwater pipeline backfill` fetches what was in it.\n")
     status, said, errors = invoke("backfill", *world.options)
     assert (status, errors) == (0, "")
     fetched = re.match(r"bronze: ([\d,]+) messages fetched, 0 lost\n", said)
@@ -316,6 +343,48 @@ def test_the_page_has_all_settings_with_their_defaults(tmp_path: Path) -> None:
 
 
 # ---- mistakes, without Spark -------------------------------------------------------------------------------------
+
+
+def young_lake(folder: Path) -> Lake:
+    """With readings, and no window that is final."""
+    lake = Lake(folder)
+    put(lake, SILVER, [reading(n, NOON + timedelta(seconds=n), 20.0 + n) for n in range(3)])
+    lake.log(GOLD)
+    return lake
+
+
+def test_a_plot_of_what_is_not_there_yet_says_when_it_will_be(tmp_path: Path) -> None:
+    young_lake(tmp_path)
+    sql = "select window_end, topic, mean, flags from {} order by 1 desc"
+    plot = ("--lake", tmp_path, "--plot", "window_end,mean,topic")
+    status, _, errors = invoke("query", *plot, sql.format("gold"))
+    assert (status, errors) == (
+        1,
+        "headwater pipeline query: there are no rows yet: a window takes 600 s and is final 900 s (lateness) later, "
+        "the first at 12:25:00Z. `windows` has those that are still open.\n",
+    )
+    status, drawn, errors = invoke("query", *plot, sql.format("windows"))
+    assert (status, errors, "── plant/7/heat" in drawn) == (0, "", True)
+    status, said, errors = invoke("query", "--lake", tmp_path, sql.format("gold"))
+    assert (status, said.split(), "the first at 12:25:00Z" in errors) == (
+        0,
+        ["window_end", "topic", "mean", "flags"],
+        True,
+    )
+    status, _, errors = invoke("query", *plot, "select * from silver where value > 100")
+    assert (status, errors) == (1, "headwater pipeline query: there are no rows.\n")
+
+
+def test_a_query_needs_no_spark(tmp_path: Path) -> None:
+    young_lake(tmp_path)
+    words = ["pipeline", "query", "--lake", str(tmp_path), "-f", "csv", "select sum(count) as n from windows"]
+    done = without("pyspark", arguments=words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "n\n3\n", "")
+    done = without("duckdb", arguments=words)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "headwater pipeline query: duckdb is needed: pip install 'headwater[query]', or ask with --engine spark\n",
+    )
 
 
 def test_there_is_no_lake(tmp_path: Path) -> None:

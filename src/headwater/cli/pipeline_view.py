@@ -6,6 +6,7 @@ another process as well as one of this.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 EVERY: Final = 1.0
 PLAIN_EVERY: Final = 5.0
 """Seconds between looks, and between lines when the output is not a terminal."""
+OPEN_EVERY: Final = 5.0
+"""Seconds between looks at windows that are not final yet."""
 MOST_STORES: Final = 12
 MOST_WINDOWS: Final = 8
 log = logging.getLogger(__name__)
@@ -48,6 +51,9 @@ class PipelineView:
         self._totals: dict[str, int] = {}
         self._windows: list[dict[str, Any]] = []
         self._versions: tuple[int, int] = (-1, -1)
+        self._is_open = False
+        """Whether these windows are not final yet."""
+        self._looked_at_silver = (-1, 0.0)
 
     def look(self) -> Status:
         """As it is now."""
@@ -60,7 +66,24 @@ class PipelineView:
         if versions != self._versions:
             self._totals, self._windows = totals(self._lake), last_windows(self._lake, MOST_WINDOWS)
             self._versions = versions
+            self._is_open = False
+        if not status.windows:
+            self._look_at_open_windows(_version(status, "silver"))
         return status
+
+    def _look_at_open_windows(self, version: int) -> None:
+        """While gold has nothing, what is known of the windows that are not final yet, now and then."""
+        seen, at = self._looked_at_silver
+        if version == seen or time.monotonic() - at < OPEN_EVERY:
+            return
+        with contextlib.suppress(ImportError):  # DuckDB
+            from headwater.pipeline.provisional import provisional, remembered
+
+            rows = provisional(self._lake, remembered(self._lake)).to_pylist()
+            newest = max((row["window_start"] for row in rows), default=None)
+            self._windows = [row for row in rows if row["window_start"] == newest][:MOST_WINDOWS]
+            self._is_open = True
+        self._looked_at_silver = (version, time.monotonic())
 
     def render(self) -> RenderableType:
         status = self.status
@@ -72,7 +95,7 @@ class PipelineView:
         if self._totals:
             parts.append(_pairs([(name, f"{count:,}") for name, count in self._totals.items()], "completeness"))
         if self._windows:
-            parts.append(_windows(self._windows))
+            parts.append(_windows(self._windows, "not final yet" if self._is_open else "gold"))
         if self.note:
             parts.append(Text(self.note, style="yellow"))
         return Group(*parts)
@@ -183,9 +206,9 @@ def _stores(status: Status) -> Fitted:
     return table
 
 
-def _windows(rows: list[dict[str, Any]]) -> Fitted:
+def _windows(rows: list[dict[str, Any]], what: str) -> Fitted:
     start, end = rows[0]["window_start"], rows[0]["window_end"]
-    heading = Column(f"gold, {start:%H:%M:%S} to {end:%H:%M:%S}Z", Kind.TAIL)
+    heading = Column(f"{what}, {start:%H:%M:%S} to {end:%H:%M:%S}Z", Kind.TAIL)
     table = Fitted([heading, *map(number, ("count", "mean", "min", "max")), Column("flags")])
     for row in rows:
         figures = ["" if row[name] is None else f"{row[name]:.2f}" for name in ("mean", "min", "max")]

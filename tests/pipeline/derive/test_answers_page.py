@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,13 @@ from headwater.pipeline.derive.latest import latest
 from headwater.pipeline.derive.moments import moment
 from headwater.pipeline.derive.settings import Settings
 from headwater.pipeline.derive.traffic import traffic
+from headwater.pipeline.lake.files import write_files
+from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.types import arrow_schema
+from headwater.pipeline.light import answer as duckdb_answer
+from headwater.pipeline.sql import Question
+from headwater.pipeline.tables import BY_NAME
+from headwater.pipeline.views import answer as spark_answer
 
 PAGE = Path(__file__).parents[3] / "docs" / "pipeline-answers.md"
 QUERIES = dict(re.findall(r"^(\d+)\. .*?```sql\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE))
@@ -32,7 +39,13 @@ NOTHING = {"11"}
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession) -> Iterator[SparkSession]:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """The same tables, for the engine that needs no Spark."""
+    return Lake(tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, files: Lake) -> Iterator[SparkSession]:
     day = list(batches(PLAN))
     rules = Rules.from_settings([{"filter": "fleet/#", "decoder": "json", "device": "{3}"}])
     decoded = [decode(batch, rules) for batch in day]
@@ -52,7 +65,11 @@ def lake(spark: SparkSession) -> Iterator[SparkSession]:
     }
     for name, table in tables.items():
         # As rows and no longer as what they are derived by, which would be computed again by each query.
-        spark.createDataFrame(table.toArrow()).createOrReplaceTempView(name)
+        rows = table.toArrow()
+        spark.createDataFrame(rows).createOrReplaceTempView(name)
+        log = files.log(BY_NAME[name])
+        batches_ = rows.select(BY_NAME[name].names).cast(arrow_schema(BY_NAME[name])).combine_chunks().to_batches()
+        log.commit(write_files(batches_, str(log.folder), BY_NAME[name].partition), {})
     spark.conf.set("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than these few rows
     yield spark
 
@@ -61,10 +78,36 @@ def asked(lake: SparkSession, query: str) -> list[dict[str, Any]]:
     return [row.asDict() for row in lake.sql(query).collect()]
 
 
-def test_each_query_runs_and_answers(lake: SparkSession) -> None:
+@pytest.fixture(scope="module")
+def answers(lake: SparkSession) -> dict[str, list[dict[str, Any]]]:
+    """Of Spark, to each query; all of them, as which of equal rows are the first is anybody's choice."""
+    return {number: spark_answer(lake, without_limit(query)).to_pylist() for number, query in QUERIES.items()}
+
+
+def without_limit(query: str) -> str:
+    return re.sub(r"LIMIT \d+\s*$", "", query)
+
+
+def test_each_query_runs_and_answers(answers: dict[str, list[dict[str, Any]]]) -> None:
     assert [int(number) for number in QUERIES] == list(range(1, 17))
-    empty = {number for number, query in QUERIES.items() if not asked(lake, query)}
-    assert empty == NOTHING
+    assert {number for number, rows in answers.items() if not rows} == NOTHING
+
+
+def comparable(rows: list[dict[str, Any]]) -> list[str]:
+    """Of equally short payloads (query 10), which is taken is anybody's choice, too."""
+    return sorted(str({name: _rounded(row[name]) for name in row if name != "shortest"}) for row in rows)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.9g}") + 0.0
+    return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) and value.tzinfo else value
+
+
+@pytest.mark.parametrize("number", QUERIES)
+def test_duckdb_answers_as_spark_does(answers: dict[str, list[dict[str, Any]]], files: Lake, number: str) -> None:
+    found = duckdb_answer(files, Question(without_limit(QUERIES[number]))).to_pylist()
+    assert comparable(found) == comparable(answers[number])
 
 
 def test_every_reading_is_in_gold_or_late(lake: SparkSession) -> None:

@@ -1,0 +1,52 @@
+"""A table as a dataset of Arrow, for readers in this process: files are skipped by the bounds that the log has of them.
+
+deltalake's own `to_pyarrow_dataset` takes a bound that the log does not have for one that nothing fulfils: on tables
+whose log has bounds of some columns only, as ours, filters on the others find nothing. So the dataset is made here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+
+from headwater.pipeline.lake.files import MEASURED
+from headwater.pipeline.lake.log import Log
+
+ROUNDED: Final = timedelta(milliseconds=1)
+"""By which a bound of a time may be off."""
+
+
+def dataset(log: Log) -> ds.FileSystemDataset:
+    """As the table is now. Columns that a file does not have are null in it."""
+    table = log.open()
+    schema = pa.schema(table.schema().to_arrow())
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    format, filesystem = ds.ParquetFileFormat(), LocalFileSystem()
+    fragments = [
+        format.make_fragment(str(log.folder / each["path"]), filesystem, partition_expression=_known(each, schema))
+        for each in files
+    ]
+    return ds.FileSystemDataset(fragments, schema, format, filesystem)
+
+
+def _known(file: dict[str, Any], schema: pa.Schema) -> ds.Expression | None:
+    """What holds for all rows of a file."""
+    found: list[ds.Expression] = []
+    for name, value in file.items():
+        if name.startswith("partition."):
+            column = name.removeprefix("partition.")
+            found.append(ds.field(column) == pa.scalar(value, schema.field(column).type))
+    for column in MEASURED:
+        low, high = file.get(f"min.{column}"), file.get(f"max.{column}")
+        if low is None or high is None or schema.field(column).nullable:
+            continue
+        if isinstance(low, datetime):
+            low, high = low - ROUNDED, high + ROUNDED
+        type = schema.field(column).type
+        found.append((ds.field(column) >= pa.scalar(low, type)) & (ds.field(column) <= pa.scalar(high, type)))
+    return reduce(lambda one, other: one & other, found) if found else None
