@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -99,4 +100,5 @@ def tables(model: type[BaseModel], prefix: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(page(), encoding="utf-8")

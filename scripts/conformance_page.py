@@ -6,6 +6,7 @@ in a few words what the statement is, whom it binds, and why those without a tes
 
 from __future__ import annotations
 
+import argparse
 import tomllib
 from pathlib import Path
 
@@ -121,4 +122,5 @@ def _by_number(id: str) -> list[int]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(page(), encoding="utf-8")

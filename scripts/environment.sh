@@ -12,6 +12,18 @@ fail() {
     exit 1
 }
 
+# With --help as the first argument, prints the comment at the head of the script, which is its usage, and ends.
+help_if_asked() { # arguments of the script
+    case "${1-}" in
+        -h | --help)
+            print_usage
+            exit 0
+            ;;
+    esac
+}
+
+print_usage() { sed -n '2,/^[^#]/{ s/^# \{0,1\}//p }' "$0"; }
+
 # Prints the first Python that is new enough; $PYTHON, if set, is the only candidate.
 find_python() {
     local candidate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from headwater.pipeline.tables import TABLES, Table
@@ -39,4 +40,5 @@ def final(table: Table) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(page(), encoding="utf-8")
