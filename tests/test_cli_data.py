@@ -19,8 +19,10 @@ from headwater.node.persistence.backup import make_backup, snapshot_offline
 from headwater.node.persistence.export import Export
 from headwater.node.persistence.importing import import_lines
 from headwater.node.persistence.schema import open_folder
+from headwater.store.disk_store import DiskStore
 from tests.node.admin.api import TOKEN
 from tests.node.admin.test_serving import SETTINGS, served
+from tests.store.messages import Writer, found
 
 PATIENCE = 120.0
 HEADER = {"kind": "headwater-export", "schema": 1}
@@ -79,17 +81,40 @@ def test_the_way_of_a_folder(tmp_path: Path) -> None:
     assert "exists already" in refused("backup", data, backup)
 
 
-def test_a_backup_says_that_it_has_no_messages(tmp_path: Path) -> None:
+def test_a_backup_has_the_messages_of_the_delivery_store(tmp_path: Path) -> None:
     data = tmp_path / "data"
     done("import", data, input=as_text(HEADER))
-    assert "delivery store" not in headwater("backup", data, tmp_path / "one").stderr
-    (data / "messages").mkdir()
-    said = headwater("backup", data, tmp_path / "two")
-    assert said.returncode == 0
-    assert f"copy {data / 'messages'}" in said.stderr
-    assert not (tmp_path / "two" / "messages").exists()
-    done("restore", tmp_path / "two", data, "--force")
-    assert (data / "messages").is_dir()
+    assert "store 4711" not in done("backup", data, tmp_path / "without")
+    store = DiskStore(data / "messages", id="4711")
+    Writer(store).write("a", "b")
+    store.commit("reader", 1)
+    store.close()
+    assert "with the messages of store 4711\n" in done("backup", data, tmp_path / "backup")
+    assert "is as it was" in done("restore", tmp_path / "without", data, "--force")
+    done("restore", tmp_path / "backup", tmp_path / "new")
+    store = DiskStore(tmp_path / "new" / "messages", id="4711", create=False)
+    assert [entry.topic for entry in found(store)] == ["a", "b"]
+    assert store.reader("reader").position == 1
+    store.close()
+
+
+def test_messages_that_cannot_be_read_make_no_backup(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    done("import", data, input=as_text(HEADER))
+    store = DiskStore(data / "messages", block_messages=1, seal_in_background=False)
+    writer = Writer(store)
+    for _ in range(50):
+        writer.take(payload=os.urandom(2000))
+    writer.sync()
+    store.seal()
+    store.prepare_checkpoint()
+    store.close()
+    file = max((data / "messages" / "db").glob("*.sst"), key=lambda each: each.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert "it is damaged" in refused("backup", data, tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
 
 
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:

@@ -39,14 +39,17 @@ def backup(
     to: Annotated[Path, typer.Argument(metavar="TO", help="The backup, a folder that is made.")],
     admin: Admin = None,
     token_file: TokenFile = None,
+    based: Annotated[
+        Path | None, typer.Option("--based-on", metavar="BACKUP", help="Share unchanged files with this earlier one.")
+    ] = None,
 ) -> None:
-    """Make a backup of a data folder. A broker that runs with it goes on; it has to be told with --admin."""
+    """Make a backup of a data folder: sessions, retained messages and the delivery store. A broker that runs with it
+    goes on; it has to be told with --admin."""
     with _failing("backup"):
         from headwater.node.persistence.backup import make_backup
 
         with _snapshot("backup", folder, admin, token_file) as taken:
-            print(f"{to}: {make_backup(taken, to)}")
-    _say_what_is_left_out("backup", folder)
+            print(f"{to}: {make_backup(taken, to, based)}")
 
 
 def restore(
@@ -57,8 +60,12 @@ def restore(
     """Make a backup the content of a data folder that no broker uses. Every byte is checked before."""
     with _failing("restore"):
         from headwater.node.persistence.backup import restore
+        from headwater.node.persistence.folder import MESSAGES
 
-        print(f"{folder}: {restore(source, folder, force=force)}")
+        restored = restore(source, folder, force=force)
+        print(f"{folder}: {restored}")
+        if restored.messages is None and (folder / MESSAGES).is_dir():
+            print(f"the backup has no delivery store: {folder / MESSAGES} is as it was")
 
 
 def export_data(
@@ -79,9 +86,9 @@ def export_data(
         from headwater.node.persistence.rocks import RocksBackend
         from headwater.node.persistence.schema import check_is_current
 
-        with _snapshot("export", folder, admin, token_file) as taken, _output(file) as output:
+        with _snapshot("export", folder, admin, token_file, messages=False) as taken, _output(file) as output:
             check_is_current(folder, taken.schema)
-            backend = RocksBackend(taken.path, create=False)
+            backend = RocksBackend(taken.store, create=False)
             try:
                 for line in Export(backend, tell).lines():
                     output.write(as_text(line) + "\n")
@@ -104,14 +111,6 @@ def import_data(
                 print(f"{folder}: {import_lines(folder, lines)}")
         except OSError as error:
             fail("import", f"cannot read {file}: {error.strerror or error}")
-
-
-def _say_what_is_left_out(command: str, folder: Path) -> None:
-    from headwater.node.persistence.folder import MESSAGES
-
-    if (folder / MESSAGES).is_dir():
-        where = folder / MESSAGES
-        complain(command, f"the messages of the delivery store are not part of it: copy {where} while no node runs")
 
 
 def repair(
@@ -184,7 +183,9 @@ def _whole(file: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _snapshot(command: str, folder: Path, admin: str | None, token_file: Path | None) -> Iterator[Snapshot]:
+def _snapshot(
+    command: str, folder: Path, admin: str | None, token_file: Path | None, *, messages: bool = True
+) -> Iterator[Snapshot]:
     """The broker makes it, or we do if there is none."""
     from headwater.disk.errors import StorageError
     from headwater.disk.lock import InUse
@@ -192,7 +193,7 @@ def _snapshot(command: str, folder: Path, admin: str | None, token_file: Path | 
 
     if admin is None:
         try:
-            with snapshot_offline(folder) as taken:
+            with snapshot_offline(folder, messages=messages) as taken:
                 yield taken
         except InUse as error:
             raise StorageError(f"{error}; or ask the broker that runs, with --admin and --token-file") from None

@@ -268,12 +268,20 @@ class Broker:
             self.server.advising.start()
 
     async def snapshot(self) -> Snapshot:
-        """Copy the store, as it is on disk now, inside the data folder; who asks for it has to delete it. Raises
-        StorageError, also if nothing is kept on disk."""
+        """Copy sessions and messages, as they are on disk after the same commit, inside the data folder; who asks for
+        it has to delete it. Raises StorageError, also if nothing is kept on disk."""
         from headwater.node.persistence.backup import take_snapshot
 
-        backend = None if self._keeping is None else self._keeping.backend
-        return await asyncio.to_thread(take_snapshot, Path(self.config.data_dir), backend)
+        if self._keeping is None:
+            return await asyncio.to_thread(take_snapshot, Path(self.config.data_dir), None)
+        keeping = self._keeping
+        return await asyncio.to_thread(
+            take_snapshot,
+            Path(self.config.data_dir),
+            keeping.backend,
+            store=self.store,
+            between=keeping.committer.between,
+        )
 
     def _storage_failed(self, error: StorageError) -> None:
         """Nothing can be promised any more: all connections end without a word, and so should the process."""

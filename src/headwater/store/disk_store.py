@@ -348,9 +348,21 @@ class DiskStore(DiskReading):
     def compact(self) -> None:
         self._shelf.compact()
 
+    def prepare_checkpoint(self) -> None:
+        """Leave little to do for one that follows: what was written goes to sorted files."""
+        self._shelf.flush()
+
     def checkpoint(self, path: Path) -> None:
         """Make `path`, which does not exist, a store with all that was synced."""
         self._folder.copy(path, self._shelf.checkpoint)
+
+    def check_readable(self) -> None:
+        """Read everything once. Raises StorageError if some of it is damaged."""
+        for kind in (BLOCK, INDEX, EXTENT):
+            for _ in self._shelf.scan(kind):
+                pass
+        for _ in self._shelf.all_pages():
+            pass
 
     def close(self) -> None:
         with self._lock:

@@ -137,6 +137,19 @@ class Shelf(RocksKeys):
         start = _POSITION.pack(first)
         return [value for _, value in self._items(self._pages.iter(), start, start)]
 
+    def all_pages(self) -> Iterator[tuple[bytes, bytes]]:
+        self._check_open()
+        return self._items(self._pages.iter(), b"", b"")
+
+    def flush(self) -> None:
+        """What is in memory goes to sorted files."""
+        self._check()
+        try:
+            self._pages.flush()
+            self._db.flush()
+        except Exception as error:
+            raise explained("copy", self.path, error) from None
+
     def compact(self) -> None:
         self._check()
         try:

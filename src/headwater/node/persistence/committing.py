@@ -3,6 +3,7 @@
 The loop hands over one batch at a time and is woken through a descriptor when it is on disk. Messages for the delivery
 store come first, so that no session has been given one that the store does not have. A write or sync that fails ends
 the broker: nobody can say what the disk has then, so no promise can be made any more. What was promised is kept.
+`between` is held while a batch is written: who holds it finds store and backend as of the same commit.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class ThreadCommitter(Committer):
         self._done: Batch | None = None
         self._idle = threading.Event()
         self._idle.set()
+        self.between = threading.Lock()
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="headwater-commit", daemon=True)
         self._thread.start()
@@ -137,10 +139,11 @@ class ThreadCommitter(Committer):
                 return
             try:
                 started = time.monotonic()
-                if batch.taken is not None and self.store is not None:
-                    self._store(self.store, batch.taken, self.notes.note_for(batch))
-                if batch.puts or batch.deletes:
-                    self._write(batch)
+                with self.between:
+                    if batch.taken is not None and self.store is not None:
+                        self._store(self.store, batch.taken, self.notes.note_for(batch))
+                    if batch.puts or batch.deletes:
+                        self._write(batch)
                 if self.journal is not None:
                     self.journal.seconds += time.monotonic() - started
             except StorageError as error:

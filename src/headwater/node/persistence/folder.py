@@ -3,15 +3,18 @@
     DIR/headwater.json      {"format": "headwater-data", "schema": 1, "store": "store", "made_by": "0.1.0"}
     DIR/lock                held while a process uses the folder; holds its process id
     DIR/store/              RocksDB; another name after a restore or an import
-    DIR/replaced-TIME/      the store that `headwater restore --force` put aside
-    DIR/damaged/            log files as they were found, if their end was damaged; nobody reads them
-    DIR/snapshot-TIME/      while a backup of a running broker is made
     DIR/messages/           the delivery store, which has a lock and a schema of its own
+    DIR/messages-TIME/      one that a restore has brought, until it takes the place of the other
+    DIR/replaced-TIME/      the store that `headwater restore --force` put aside; replaced-messages-TIME/ likewise
+    DIR/damaged/            log files as they were found, if their end was damaged; nobody reads them
+    DIR/damaged-TIME/       those that `headwater repair` found
+    DIR/snapshot-TIME/      while a backup of a running broker is made
 
 `headwater.json` comes into being last, so a folder that has it has a store. `headwater.json.new` alone is a folder
 whose making was cut off: nothing in it was ever promised to anybody. To put another store in the place of the old one,
-it is made beside it, and `headwater.json` is replaced: a crash leaves the old one or the new one. What was cut off
-before that is tidied up by the next who opens the folder.
+it is made beside it, and `headwater.json` is replaced: a crash leaves the old one or the new one. That holds for the
+delivery store, too: `headwater.json` names the one that is to be `messages`, and whoever opens the folder next renames
+it. What was cut off before that is tidied up by the same.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ STORE: Final = "store"
 FORMAT: Final = "headwater-data"
 
 _NAME: Final = re.compile(r"store(-[0-9TZ-]+)?")
+_RESTORED: Final = re.compile(r"messages-[0-9TZ-]+")
 MESSAGES: Final = "messages"
 _NOT_OURS_AND_FINE: Final = frozenset({"lost+found", LOCK, MESSAGES})
 
@@ -58,11 +62,13 @@ def is_new(path: Path) -> bool:
 
 
 class Description(NamedTuple):
-    """What headwater.json says. `replaced` is a store that is to be put aside, not deleted."""
+    """What headwater.json says. `replaced` is a store that is to be put aside, not deleted; `messages` a delivery store
+    that is to take the place of the one that is there, which is put aside as well."""
 
     schema: int
     store: str = STORE
     replaced: str | None = None
+    messages: str | None = None
 
 
 def read_description(path: Path) -> Description:
@@ -75,12 +81,16 @@ def read_description(path: Path) -> Description:
     except ValueError as error:
         raise StorageError(f"{file} is damaged ({error}); restore a backup; nothing was deleted") from None
     if isinstance(found, dict) and found.get("format") == FORMAT:
-        described = Description(found.get("schema", 0), found.get("store", STORE), found.get("replaced"))
+        described = Description(
+            found.get("schema", 0), found.get("store", STORE), found.get("replaced"), found.get("messages")
+        )
         names = [described.store, *([] if described.replaced is None else [described.replaced])]
+        messages = described.messages
         if (
             type(described.schema) is int
             and described.schema > 0
             and all(isinstance(name, str) and _NAME.fullmatch(name) for name in names)
+            and (messages is None or (isinstance(messages, str) and _RESTORED.fullmatch(messages)))
         ):
             return described
     raise StorageError(f"{file} does not describe a data folder; name another folder, or restore a backup")
@@ -90,9 +100,8 @@ def write_description(path: Path, description: Description) -> None:
     """All of it is there after a crash, or what was there before."""
     from headwater import __version__
 
-    content: dict[str, object] = {"format": FORMAT, **description._asdict(), "made_by": __version__}
-    if description.replaced is None:
-        del content["replaced"]
+    told = {name: value for name, value in description._asdict().items() if value is not None}
+    content: dict[str, object] = {"format": FORMAT, **told, "made_by": __version__}
     try:
         write_whole(path / UNFINISHED, f"{json.dumps(content)}\n".encode())
         os.replace(path / UNFINISHED, path / DESCRIPTION)
@@ -121,11 +130,27 @@ def tidy(path: Path) -> None:
         if (path / described.replaced).exists():
             os.replace(path / described.replaced, aside)
             log.info("the store that was replaced is %s; delete it when you do not need it any more", aside)
-        write_description(path, described._replace(replaced=None))
+        write_description(path, described := described._replace(replaced=None))
+    if described.messages is not None:
+        _use_messages(path, path / described.messages)
+        write_description(path, described._replace(messages=None))
     for each in path.iterdir():
         name = each.name
-        if name != described.store and (_NAME.fullmatch(name) or name.startswith("snapshot-")):
+        if name != described.store and (
+            _NAME.fullmatch(name) or _RESTORED.fullmatch(name) or name.startswith("snapshot-")
+        ):
             shutil.rmtree(each, ignore_errors=True)
+
+
+def _use_messages(path: Path, restored: Path) -> None:
+    """May be cut off between any two steps, and is done again then."""
+    if restored.exists():
+        if (path / MESSAGES).exists():
+            aside = path / unused_name(path, "replaced-messages")
+            os.replace(path / MESSAGES, aside)
+            log.info("the messages that were replaced are in %s; delete it when you do not need it any more", aside)
+        os.replace(restored, path / MESSAGES)
+        sync_folder(path)
 
 
 def begin_folder(path: Path) -> None:

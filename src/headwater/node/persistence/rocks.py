@@ -69,6 +69,14 @@ class RocksBackend(RocksKeys, Backend):
             if self._release is not None:
                 self._release()
 
+    def prepare_checkpoint(self) -> None:
+        """Leave little to do for one that follows: what was written goes to sorted files."""
+        self._check()
+        try:
+            self._db.flush()
+        except Exception as error:
+            raise explained("copy", self.path, error) from None
+
     def checkpoint(self, path: Path) -> None:
         """Make `path`, which does not exist, a store with all that has been written; it shares files where it can.
 
