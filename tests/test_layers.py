@@ -17,7 +17,9 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "headwater"
 
-BELOW_NODE = ["message", "disk", "wire", "session", "routing", "interest", "overlay", "peering", "sdn", "store", "edge"]
+BELOW_NODE = [
+    *("message", "disk", "wire", "session", "routing", "interest", "overlay", "peering", "sdn", "web", "store", "edge"),
+]
 BELOW_BENCH = [*BELOW_NODE, "node", "client", "pipeline", "build_info"]
 
 MAY_IMPORT: dict[str, list[str]] = {
@@ -30,7 +32,8 @@ MAY_IMPORT: dict[str, list[str]] = {
     "overlay": [],
     "peering": ["message", "wire", "routing", "interest", "overlay"],
     "sdn": ["message"],
-    "store": ["message", "routing.topics", "disk"],
+    "web": [],
+    "store": ["message", "routing.topics", "disk", "web"],
     "edge": ["message", "disk", "routing", "store", "peering", "client"],
     "client": ["message", "wire", "session"],
     "node": [*BELOW_NODE, "client", "build_info"],

@@ -29,7 +29,7 @@ from headwater.node.hooks import Hooks
 from headwater.node.loop import SPARE, EpollPlane, GuestPlane
 from headwater.node.selector import HotEventLoop
 from headwater.node.server import Server
-from headwater.node.statistics import Statistics
+from headwater.node.statistics import Statistics, statistics_of
 from headwater.node.sys_topics import SysTopics
 from headwater.node.transports.listener import Listener
 from headwater.node.transports.settings import ListenerSettings
@@ -374,8 +374,9 @@ class Broker:
             raise ValueError("no advice is taken: set advice.enabled, and start the broker first")
         self.server.advising.hand_to(kind, receiver)
 
-    def statistics(self) -> Statistics:
-        return self.server.statistics(time.monotonic() - self._started_at)
+    def statistics(self, queued: int | None = None) -> Statistics:
+        """`queued`: messages that wait in sessions, if somebody has summed them up already."""
+        return statistics_of(self.server, time.monotonic() - self._started_at, queued)
 
     def _hooks_changed(self) -> None:
         self.server.hot.enabled = not self.hooks.slow

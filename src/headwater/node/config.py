@@ -19,6 +19,7 @@ from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.delivery.settings import StoreSettings
 from headwater.node.settings import ConfigError, Settings, load
 from headwater.node.transports.settings import ALL_ADDRESSES, ID_PREFIX, ListenerSettings
+from headwater.node.web_settings import WebSettings
 from headwater.routing.dispatcher_rules import check_pattern
 from headwater.routing.shared import DISPATCHERS, dispatcher
 
@@ -29,9 +30,11 @@ MIB = 1024 * KIB
 SHORTEST_TOKEN = 16
 
 
-class Admin(Settings):
+class Admin(WebSettings):
     """The admin API."""
 
+    max_connections: int = Field(default=64, ge=1, description="As `rest.max_connections`.")
+    max_connections_per_address: int = Field(default=32, ge=1, description="As `rest.max_connections_per_address`.")
     enabled: bool = Field(default=False, description="Whether the admin API is served (docs/operations.md).")
     host: str = Field(default="localhost", description="Name or address that it listens on.")
     port: int = Field(default=18830, ge=0, le=65535, description="Its TCP port; 0 takes a free one.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -55,8 +56,22 @@ def view_groups(server: Server, most_members: int | None = None) -> list[GroupVi
     return [_view(server, group, most_members) for group in server.router.groups.all()]
 
 
+def views_in_steps(server: Server, most: int) -> Iterator[GroupView | None]:
+    """The first groups with all their members. None: a member was looked at, and others may have their turn."""
+    for group in server.router.groups.all()[:most]:
+        members = []
+        for member in group.members():
+            members.append(_view_member(server, group, member))
+            yield None
+        yield _made(server, group, members)
+
+
 def _view(server: Server, group: Group, most_members: int | None) -> GroupView:
     members = [_view_member(server, group, member) for member in group.members()[:most_members]]
+    return _made(server, group, members)
+
+
+def _made(server: Server, group: Group, members: list[MemberView]) -> GroupView:
     return GroupView(group.name, group.dispatcher.name, group.sent_messages, server.sharing.waiting(group), members)
 
 

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram, PlatformCollector, ProcessCollector
@@ -24,6 +25,7 @@ from headwater import __version__
 from headwater.build_info import describe, module_states
 from headwater.node.advice.metrics import AdviceCollector
 from headwater.node.bridge.metrics import BridgeCollector
+from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
 from headwater.node.delivery.metrics import StoreCollector
 from headwater.node.group_view import GroupView
@@ -130,20 +132,18 @@ def _group_metrics(groups: list[GroupView]) -> Iterator[Metric]:
 class InsideCollector(Collector):
     """What should not grow while the load stays the same."""
 
-    def __init__(self, timers: Callable[[], int]) -> None:
+    def __init__(self, timers: Callable[[], int], tasks: Callable[[], int]) -> None:
         self._timers = timers
+        self._tasks = tasks
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        try:
-            tasks = len(asyncio.all_tasks())
-        except RuntimeError:  # asked for outside of the loop
-            tasks = 0
+        tasks = self._tasks()
         blocks = sys.getallocatedblocks()
         yield GaugeMetricFamily("headwater_timers", "Deadlines that are waited for.", value=self._timers())
-        yield GaugeMetricFamily("headwater_tasks", "Tasks of the event loop, this request's included.", value=tasks)
+        yield GaugeMetricFamily("headwater_tasks", "Tasks of the broker's event loop.", value=tasks)
         yield GaugeMetricFamily("headwater_memory_blocks", "Blocks of memory that Python has in use.", value=blocks)
 
 
@@ -176,14 +176,48 @@ class Lag:
             self.start()
 
 
-def registry_of(broker: Broker) -> CollectorRegistry:
-    """A registry of its own, so that two brokers in one process do not meet."""
+@dataclass
+class Seen:
+    """What was seen of a broker on its own loop, to be told by another thread."""
+
+    statistics: Statistics
+    groups: list[GroupView]
+    bridges: list[BridgeView]
+    advice: list[Metric]
+    tasks: int
+
+
+class _AdviceSeen(Collector):
+    def __init__(self, seen: Callable[[], Seen]) -> None:
+        self._seen = seen
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._seen().advice
+
+
+def see(broker: Broker, groups: list[GroupView], queued: int | None = None) -> Seen:
+    """On the broker's loop."""
+    try:
+        tasks = len(asyncio.all_tasks())
+    except RuntimeError:  # there is no loop
+        tasks = 0
+    advice = list(AdviceCollector(lambda: broker.server.advising).collect())
+    return Seen(broker.statistics(queued), groups, broker.bridges(), advice, tasks)
+
+
+def registry_of(broker: Broker, last_seen: Callable[[], Seen] | None = None) -> CollectorRegistry:
+    """A registry of its own, so that two brokers in one process do not meet. Where somebody else looks at the broker
+    (`last_seen`), any thread may ask it; else only the broker's."""
     registry = CollectorRegistry()
-    registry.register(BrokerCollector(broker.statistics, broker.shared_groups))
-    registry.register(BridgeCollector(broker.bridges))
+    seen = last_seen or (lambda: see(broker, broker.shared_groups()))
+    registry.register(BrokerCollector(lambda: seen().statistics, lambda: seen().groups))
+    registry.register(BridgeCollector(lambda: seen().bridges))
     registry.register(StoreCollector(lambda: broker.server.coordinator))
-    registry.register(AdviceCollector(lambda: broker.server.advising))
-    registry.register(InsideCollector(lambda: len(broker.server.timers)))
+    registry.register(_AdviceSeen(seen))
+    registry.register(InsideCollector(lambda: len(broker.server.timers), lambda: seen().tasks))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     return registry

@@ -32,6 +32,8 @@ from headwater.node.settings import ConfigError
 from headwater.node.statistics import Statistics
 from headwater.node.transports.contexts import CertificateError
 from headwater.node.transports.sockets import address_text
+from headwater.node.web_settings import most_connections
+from headwater.web.admission import SPARE
 
 if TYPE_CHECKING:
     from headwater.node.admin.serving import AdminServer
@@ -72,9 +74,9 @@ def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], 
         print(f"headwater: {error}", file=sys.stderr)
         return 1
     logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
-    _raise_file_limit(config.max_connections)
+    files = _raise_file_limit(config)
     try:
-        return run(_serve(config, live, read or (lambda: config), handler))
+        return run(_serve(config, live, read or (lambda: config), handler, files))
     except OSError as error:
         where = error.filename or address_text(config.host, config.port)
         print(f"headwater: cannot listen on {where}: {error.strerror or error}{advice(error)}", file=sys.stderr)
@@ -110,10 +112,13 @@ def _check_needs(config: Config) -> None:
         read_token(config.admin)
 
 
-async def _serve(config: Config, live: LiveView | None, read: Callable[[], Config], handler: BackgroundHandler) -> int:
+async def _serve(
+    config: Config, live: LiveView | None, read: Callable[[], Config], handler: BackgroundHandler, files: int
+) -> int:
     keep_what_is_freed()
     give_way_soon()
     broker = Broker(config)
+    broker.server.most_sockets = files
     log_connections(broker.hooks)
     stop = asyncio.Event()
     reloader = Reloader(broker, read, handler.reopen)
@@ -199,10 +204,13 @@ def _announce(broker: Broker) -> None:
             log.warning("%s accepts anonymous clients from any web page; websocket_origins says which may", listener)
 
 
-def _raise_file_limit(connections: int) -> None:
-    """Use as many files as the system lets us; warn when that is fewer than the connections we would accept."""
+def _raise_file_limit(config: Config) -> int:
+    """Use as many files as the system lets us, and return how many of them MQTT clients may have: HTTP has its own, so
+    that neither keeps the other out. Warn when that is fewer than the connections we would accept."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + SPARE_FILES
+    connections = config.max_connections
+    http = [each for each in (config.admin, config.rest) if each.enabled]
+    wanted = connections + SPARE_FILES + sum(each.max_connections + SPARE for each in http)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
@@ -215,7 +223,12 @@ def _raise_file_limit(connections: int) -> None:
                 wanted,
                 wanted,
             )
-    _make_room_for_files(min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    _make_room_for_files(min(wanted, limit))
+    if limit == resource.RLIM_INFINITY:
+        return wanted
+    taken = sum(min(each.max_connections, most_connections(limit)) + SPARE for each in http)
+    return max(1, limit - SPARE_FILES - taken)
 
 
 def _make_room_for_files(number: int) -> None:

@@ -101,6 +101,8 @@ class Server(Flow):
         self.channels: set[Channel] = set()
         self.leaving: set[Channel] = set()
         self.stopping = False
+        self.most_sockets = 1 << 62
+        """Sockets at a time for which the process has files, whatever the settings say."""
         self.broker_id = config.broker_id or token_hex(8)
         hot.slow = self
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
@@ -224,7 +226,7 @@ class Server(Flow):
 
     def accept(self, connection: socket.socket, address: str, loopback: bool, entrance: Entrance | None = None) -> None:
         """Serve a new socket, that came in by this entrance; None: a plain one, to which nothing special applies."""
-        if self.stopping or len(self.channels) >= self.config.max_connections + 64:
+        if self.stopping or len(self.channels) >= min(self.config.max_connections + 64, self.most_sockets):
             connection.close()
             return
         channel = Channel(self.hot, connection.fileno(), connection.recv, connection.send)

@@ -67,9 +67,11 @@ class Statistics:
     hook_failures: int = 0
 
 
-def statistics_of(server: Server, uptime: float) -> Statistics:
-    """Of a server that has been up for so many seconds."""
+def statistics_of(server: Server, uptime: float, queued: int | None = None) -> Statistics:
+    """Of a server that has been up for so many seconds. `queued`: what waits in its sessions, if that is known."""
     stats = server.stats
+    if queued is None:
+        queued = sum([session.outbound.waiting() for session in server.sessions.values()])
     return Statistics(
         uptime=uptime,
         connections=server.connecting.connected,
@@ -80,7 +82,7 @@ def statistics_of(server: Server, uptime: float) -> Statistics:
         subscriptions=server.subscribing.count,
         shared_groups=len(server.router.groups),
         retained=len(server.router.retained),
-        queued=sum([session.outbound.waiting() for session in server.sessions.values()]) + server.sharing.all_waiting(),
+        queued=queued + server.sharing.all_waiting(),
         queued_bytes=server.budget.used,
         received=stats.received,
         sent=stats.sent,

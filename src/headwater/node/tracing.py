@@ -66,6 +66,7 @@ class Trace:
         self._wake = asyncio.Event()
         self._left_out = 0
         self._why = ""
+        self._is_said = False
 
     def add(self, direction: str, client: Connection, packet: Packet) -> None:
         # A CONNECT comes before its connection has a name.
@@ -88,16 +89,24 @@ class Trace:
             self._ended(self)
             self._wake.set()
 
+    async def taken(self) -> list[Record]:
+        """What has come since the last time, one record at least; nothing: it has ended, and that was said."""
+        if self._is_said:
+            return []
+        await self._wake.wait()
+        self._wake.clear()
+        found = list(self._records)
+        self._records.clear()
+        if self._why:
+            self._is_said = True
+            found.append({"ended": self._why, "left_out": self._left_out})
+        return found
+
     async def __aiter__(self) -> AsyncIterator[Record]:
         try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._records:
-                    yield self._records.popleft()
-                if self._why:
-                    yield {"ended": self._why, "left_out": self._left_out}
-                    return
+            while records := await self.taken():
+                for record in records:
+                    yield record
         finally:
             self.end("nobody reads it")
 

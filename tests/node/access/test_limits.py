@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from headwater.message import NEVER
 from headwater.node.access import limits
-from headwater.node.access.limits import AddressRates, Bans, Bucket, Failures, Meter, host_of, is_within, network_of
+from headwater.node.access.limits import AddressRates, Bans, Bucket, Failures, Meter, host_of
+from headwater.web.addresses import is_within, network_of
 
 
 @given(

@@ -42,10 +42,10 @@ class Served(Process):
 
 
 @contextlib.contextmanager
-def served(folder: Path, text: str = SETTINGS, *arguments: str) -> Iterator[Served]:
+def served(folder: Path, text: str = SETTINGS, *arguments: str, files: int | None = None) -> Iterator[Served]:
     file = folder / "broker.toml"
     file.write_text(text)
-    broker = Served("--config", str(file), *arguments)
+    broker = Served("--config", str(file), *arguments, files=files)
     try:
         broker.read_until("admin API is at")
         yield broker
@@ -94,21 +94,48 @@ def test_a_trace_ends_with_the_broker(tmp_path: Path) -> None:
         assert broker.end() == 0
 
 
-def test_requests_at_a_time_are_bounded(tmp_path: Path) -> None:
-    with served(tmp_path) as broker, contextlib.ExitStack() as stack:
+BODY = b"POST /v1/publish HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 50\r\n\r\nhalf"
 
-        def idle() -> None:
-            place = ("127.0.0.1", broker.admin_port)
-            connection = stack.enter_context(socket.create_connection(place, PATIENCE))
-            connection.sendall(b"GET /healthz HTTP/1.1\r\n")  # and no end
 
-        for _ in range(63):
-            idle()
-        assert broker.ask("GET", "/healthz")[0] == 200
-        idle()
-        assert broker.ask("GET", "/healthz")[0] == 503
+def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
+    """Neither from the API nor, where the process may open few files, from the broker."""
+    with served(tmp_path, SETTINGS, files=256) as broker, contextlib.ExitStack() as stack:
+        place = ("127.0.0.1", broker.admin_port)
+        for number in range(300):
+            silent = stack.enter_context(socket.create_connection(place, PATIENCE))
+            silent.sendall((b"", b"GET /healthz HTTP/1.1\r\n")[number % 2])
+        for _ in range(3):
+            assert broker.ask("GET", "/healthz")[0] == 200
+            assert broker.ask("GET", "/v1/groups")[0] == 200
         with connect(broker, Connect("a", 5)):
             pass  # clients are served on
+
+
+def test_health_is_answered_when_all_places_are_taken(tmp_path: Path) -> None:
+    with served(tmp_path, SETTINGS + "max_connections = 3\n") as broker, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            half = stack.enter_context(socket.create_connection(("127.0.0.1", broker.admin_port), PATIENCE))
+            half.sendall((BODY % TOKEN.encode()).replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
+            assert half.recv(1000).startswith(b"HTTP/1.1 100")
+        assert broker.ask("GET", "/v1/groups")[0] == 503
+        for path in ("/healthz", "/readyz"):
+            assert broker.ask("GET", path)[0] == 200
+
+
+def test_clients_leave_files_for_the_api(tmp_path: Path) -> None:
+    with served(tmp_path, SETTINGS, files=256) as broker, contextlib.ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), PATIENCE))
+        assert broker.ask("GET", "/healthz")[0] == 200
+        assert broker.ask("GET", "/metrics")[0] == 200
+        broker.end()
+        assert "cannot accept" not in broker.said
+
+
+def test_a_body_is_not_read_before_the_token(tmp_path: Path) -> None:
+    with served(tmp_path) as broker, socket.create_connection(("127.0.0.1", broker.admin_port), PATIENCE) as connection:
+        connection.sendall(BODY % b"wrong-wrong-wrong-wrong")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 401")
 
 
 def test_a_signal_replaces_the_token(tmp_path: Path) -> None:

@@ -9,22 +9,45 @@ import threading
 from pathlib import Path
 
 import httpx
+import pytest
 import trustme
 
 from headwater.store.memory import MemoryStore
 from headwater.store.rest.serving import RestServer
-from tests.store.rest.served import PATIENCE, SomeGate, serving
+from headwater.web.admission import Bounds
+from tests.store.rest.served import EVERYTHING, PATIENCE, SomeGate, serving
 
 
-def test_connections_are_bounded() -> None:
-    with serving(MemoryStore("s1"), max_connections=4) as served, contextlib.ExitStack() as stack:
-        for _ in range(3):
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /v1/messages HTTP/1.1\r\n", b"PUT /v1/topics/a HTTP/1.1\r\nContent-Length: 5\r\n\r\n"]
+)
+def test_connections_are_bounded_and_silent_ones_keep_nobody_out(sent: bytes) -> None:
+    with serving(MemoryStore("s1"), bounds=Bounds(connections=4)) as served, contextlib.ExitStack() as stack:
+        for _ in range(30):
             idle = stack.enter_context(socket.create_connection(("127.0.0.1", served.server.port), PATIENCE))
-            idle.sendall(b"GET /health HTTP/1.1\r\n")  # and no end
-        assert served.call("GET", "/health").status_code == 200
-        stack.enter_context(socket.create_connection(("127.0.0.1", served.server.port), PATIENCE)).sendall(b"GET ")
+            idle.sendall(sent)
+        for path in ("/health", "/v1/topics"):
+            assert served.call("GET", path).status_code == 200
+        assert len(served.server.web.places) <= 4
+
+
+def test_health_is_answered_when_all_places_are_taken() -> None:
+    with serving(MemoryStore("s1"), bounds=Bounds(connections=2)) as served, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            watching = stack.enter_context(socket.create_connection(("127.0.0.1", served.server.port), PATIENCE))
+            head = f"GET /v1/tail HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {EVERYTHING}\r\n\r\n"
+            watching.sendall(head.encode())
+            assert watching.recv(1000).startswith(b"HTTP/1.1 200")
         with httpx.Client(base_url=served.url, timeout=PATIENCE) as another:
-            assert another.get("/health").status_code == 503
+            assert another.get("/health").status_code == 200
+            assert another.get("/ready").status_code == 200
+            assert another.get("/v1/topics").status_code == 503
+
+
+def test_a_forwarded_address_is_ignored() -> None:
+    with serving(MemoryStore("s1")) as served:
+        served.call("GET", "/v1/topics", headers={"X-Forwarded-For": "192.0.2.7"})
+        assert served.gate.approaches[-1].address.startswith("127.0.0.1:")
 
 
 def test_it_stops_without_having_started_and_twice() -> None:

@@ -29,8 +29,6 @@ from headwater.node.access.limits import (
     Failures,
     Meter,
     host_of,
-    is_within,
-    network_of,
 )
 from headwater.node.access.passwords import PasswordFile, readable_by_others
 from headwater.node.access.quotas import Quotas
@@ -47,6 +45,7 @@ from headwater.routing.router import Gate
 from headwater.session.connection import CONNECTED
 from headwater.session.rights import Rights
 from headwater.session.session import Session
+from headwater.web.addresses import is_within, network_of
 from headwater.wire.packets import Connect
 from headwater.wire.reasons import (
     BANNED,

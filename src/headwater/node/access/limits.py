@@ -8,10 +8,10 @@ about strangers is bounded: the oldest is forgotten.
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from headwater.message import NEVER
+from headwater.web.addresses import network_of
 
 MAX_REMEMBERED: Final = 65_536
 ADDRESS: Final = "address"
@@ -152,31 +152,3 @@ def host_of(address: str) -> str:
     """The host of `host:port`, as channels have it."""
     host, colon, port = address.rpartition(":")
     return host.strip("[]") if colon and port.isdigit() else address
-
-
-@lru_cache(maxsize=4096)
-def network_of(host: str) -> str:
-    """What counts as one address: an IPv4 address; of IPv6 the network of 64 bits, which one customer has whole."""
-    if ":" not in host:
-        return host
-    from ipaddress import IPv6Address, ip_network
-
-    try:
-        address = IPv6Address(host.partition("%")[0].partition("/")[0])
-    except ValueError:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ip_network((int(address) >> 64 << 64, 64)))
-
-
-@lru_cache(maxsize=4096)
-def is_within(host: str, networks: tuple[str, ...]) -> bool:
-    from ipaddress import ip_address, ip_network
-
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return any((mapped or address) in ip_network(network) for network in networks)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from fastapi import Depends, FastAPI, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater import __version__
+from headwater.node.admin.figures import Figures
+from headwater.node.admin.reach import BrokerStopped, Reach
 from headwater.node.admin.routes import routes
-from headwater.node.admin.token import TokenGuard, require_token_for_metrics
+from headwater.node.admin.token import TokenFirst, TokenGuard, scheme
+from headwater.node.admin.views import Pages
 from headwater.node.broker import Broker
-from headwater.node.metrics import registry_of
 from headwater.node.tracing import Tracing
 
 LARGEST_BODY: Final = 1 << 20
@@ -23,7 +27,8 @@ class Health(BaseModel):
     status: str
 
 
-def make_app(broker: Broker, guard: TokenGuard, registry: CollectorRegistry | None = None) -> FastAPI:
+def make_app(broker: Broker, guard: TokenGuard, loop: asyncio.AbstractEventLoop | None = None) -> FastAPI:
+    """`loop`: the broker's, if the application runs in another one."""
     app = FastAPI(
         title="Headwater admin API",
         version=__version__,
@@ -31,10 +36,11 @@ def make_app(broker: Broker, guard: TokenGuard, registry: CollectorRegistry | No
         docs_url=None,  # the usual pages load scripts from elsewhere
         redoc_url=None,
     )
-    app.state.broker = broker
-    app.state.guard = guard
+    app.state.reach = reach = Reach(broker, loop)
+    app.state.pages = Pages(reach)
     app.state.tracing = Tracing(broker.hooks)
-    app.state.registry = registry_of(broker) if registry is None else registry
+    app.state.figures = Figures(reach)
+    app.add_exception_handler(BrokerStopped, _stopped)
     app.add_api_route("/healthz", healthz, methods=["GET"], tags=["health"])
     app.add_api_route(
         "/readyz", readyz, methods=["GET"], tags=["health"], responses={503: {"description": "Not (yet, or any more)."}}
@@ -44,23 +50,28 @@ def make_app(broker: Broker, guard: TokenGuard, registry: CollectorRegistry | No
         metrics,
         methods=["GET"],
         tags=["metrics"],
-        dependencies=[Depends(require_token_for_metrics)],
+        dependencies=[Depends(scheme)],
         response_class=Response,
         responses={401: {"description": "The token is missing or wrong."}},
     )
     app.include_router(routes)
     app.add_middleware(BoundedBody)
+    app.add_middleware(TokenFirst, guard=guard)  # the last one added is the first one asked
     return app
 
 
+async def _stopped(request: Request, error: Exception) -> Response:
+    return JSONResponse({"detail": "the broker has stopped"}, 503)
+
+
 async def healthz() -> Health:
-    """The process is alive and its loop turns."""
+    """The process is alive."""
     return Health(status="ok")
 
 
 async def readyz(request: Request, response: Response) -> Health:
     """Clients are taken."""
-    broker: Broker = request.app.state.broker
+    broker: Broker = request.app.state.reach.broker
     if broker.listeners and not broker.server.stopping:
         return Health(status="ready")
     response.status_code = 503
@@ -69,7 +80,7 @@ async def readyz(request: Request, response: Response) -> Health:
 
 async def metrics(request: Request) -> Response:
     """Figures for Prometheus."""
-    return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(await request.app.state.figures.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 class BoundedBody:

@@ -1,24 +1,27 @@
-"""The paths below /v1. All are coroutines: they run on the broker's own thread, between two of its turns."""
+"""The paths below /v1. They run in the API's own thread; what is the broker's is asked of its loop (reach.py)."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import json
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_json
 
 from headwater.disk.errors import StorageError
 from headwater.message import NEVER, Message
 from headwater.node.access.limits import Ban
 from headwater.node.admin import views
-from headwater.node.admin.token import require_token
+from headwater.node.admin.figures import Figures
+from headwater.node.admin.reach import Reach
+from headwater.node.admin.token import scheme
 from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
@@ -32,17 +35,25 @@ MOST_GROUPS = 100
 NDJSON = "application/x-ndjson"
 
 
-async def broker_of(request: Request) -> Broker:
-    await asyncio.sleep(0)  # what came before this took as long as a few hundred messages: others first
-    broker: Broker = request.app.state.broker
-    broker.server.hot.now = time.monotonic()
-    return broker
+async def reach_of(request: Request) -> Reach:
+    found: Reach = request.app.state.reach
+    return found
 
 
-async def on_disk(broker: Broker) -> None:
+async def pages_of(request: Request) -> views.Pages:
+    found: views.Pages = request.app.state.pages
+    return found
+
+
+async def figures_of(request: Request) -> Figures:
+    found: Figures = request.app.state.figures
+    return found
+
+
+async def on_disk(reach: Reach) -> None:
     """Whoever changes what outlives the broker is answered as clients are: when it is there."""
     try:
-        await broker.committed()
+        await reach.wait(reach.broker.committed())
     except StorageError as error:
         raise HTTPException(503, str(error)) from error
 
@@ -53,47 +64,48 @@ DISK_FAILED: dict[int | str, dict[str, Any]] = {
 }
 routes = APIRouter(
     prefix="/v1",
-    dependencies=[Depends(require_token)],
+    dependencies=[Depends(scheme)],  # for the description: the token was asked for before (token.py)
     responses={
         400: {"description": "The request cannot be used; `detail` says why."},
         401: {"description": "The token is missing or wrong."},
     },
 )
 
-TheBroker = Annotated[Broker, Depends(broker_of)]
+TheReach = Annotated[Reach, Depends(reach_of)]
+TheFigures = Annotated[Figures, Depends(figures_of)]
+ThePages = Annotated[views.Pages, Depends(pages_of)]
 Limit = Annotated[int, Query(ge=1, le=views.MOST_ITEMS, description="Most items on the page.")]
 Offset = Annotated[int, Query(ge=0, le=1 << 31, description="`next` of the page before.")]
 ClientId = Annotated[str, Path(min_length=1, max_length=65535)]
 Topic = Annotated[str, Query(min_length=1, max_length=65535, description="A topic name.")]
 
 
-async def as_json(page: BaseModel) -> Response:
+def as_json(page: views.Fields) -> Response:
     """Written at once: FastAPI would check what we have just made, which takes three times as long."""
-    await asyncio.sleep(0)
-    return Response(page.model_dump_json(), media_type="application/json")
+    return Response(to_json(page), media_type="application/json")
 
 
 @routes.get("/statistics")
-async def statistics(broker: TheBroker) -> Statistics:
+async def statistics(figures: TheFigures) -> Statistics:
     """What the broker holds and has done."""
-    return broker.statistics()
+    return await figures.statistics()
 
 
 # ---- clients and sessions ----------------------------------------------------------------------------------------
 
 
 @routes.get("/clients", response_model=views.Page[views.ClientView])
-async def list_clients(broker: TheBroker, offset: Offset = 0, limit: Limit = 100) -> Response:
+async def list_clients(pages: ThePages, offset: Offset = 0, limit: Limit = 100) -> Response:
     """Clients that are connected. Who comes or goes while pages are turned may be missed or seen twice."""
-    return await as_json(await views.clients_page(broker.server, offset, limit, broker.server.hot.now))
+    return as_json(await pages.clients(offset, limit))
 
 
 @routes.get("/clients/{client_id:path}", responses=NOT_FOUND)
-async def get_client(broker: TheBroker, client_id: ClientId) -> views.ClientView:
-    client = views.find_client(broker.server, client_id, broker.server.hot.now)
+async def get_client(reach: TheReach, client_id: ClientId) -> views.ClientView:
+    client = await reach.ask(lambda broker: views.find_client(broker.server, client_id))
     if client is None:
         raise HTTPException(404, "this client is not connected")
-    return client
+    return views.ClientView(**client)
 
 
 class Order(BaseModel):
@@ -111,9 +123,9 @@ class Kick(Order):
 
 
 @routes.post("/kick", status_code=204, response_model=None, responses=NOT_FOUND)
-async def kick(broker: TheBroker, order: Kick) -> None:
+async def kick(reach: TheReach, order: Kick) -> None:
     """End a client's connection; its session stays."""
-    if not broker.disconnect(order.client_id, order.reason, order.server_reference):
+    if not await reach.ask(lambda broker: broker.disconnect(order.client_id, order.reason, order.server_reference)):
         raise HTTPException(404, "this client is not connected")
 
 
@@ -135,27 +147,26 @@ class BanView(BaseModel):
 
 
 @routes.get("/bans")
-async def list_bans(broker: TheBroker, offset: Offset = 0, limit: Limit = 100) -> views.Page[BanView]:
+async def list_bans(reach: TheReach, offset: Offset = 0, limit: Limit = 100) -> views.Page[BanView]:
     """Those who may not connect."""
-    now = broker.server.hot.now
-    bans = broker.server.access.bans.all(now)
+    now = time.monotonic()
+    bans = await reach.ask(lambda broker: broker.server.access.bans.all(now))
     items = [_ban_view(each, now) for each in bans[offset : offset + limit]]
     return views.Page(items=items, next=views.next_offset(offset, len(items), len(bans)))
 
 
 @routes.post("/bans", status_code=201)
-async def ban(broker: TheBroker, order: BanOrder) -> BanView:
+async def ban(reach: TheReach, order: BanOrder) -> BanView:
     """Refuse an address, a user or a client from now on, and end its connections; forgotten by a restart."""
-    made = broker.server.access.ban(order.kind, order.value, order.seconds, order.reason)
-    broker.server.plane.wake()
-    return _ban_view(made, broker.server.hot.now)
+    made = await reach.ask(lambda broker: broker.ban(order.kind, order.value, order.seconds, order.reason))
+    return _ban_view(made, time.monotonic())
 
 
 @routes.delete("/bans", status_code=204, response_model=None, responses=NOT_FOUND)
 async def lift_ban(
-    broker: TheBroker, kind: BanKind, value: Annotated[str, Query(min_length=1, max_length=65535)]
+    reach: TheReach, kind: BanKind, value: Annotated[str, Query(min_length=1, max_length=65535)]
 ) -> None:
-    if not broker.server.access.bans.lift(kind, value):
+    if not await reach.ask(lambda broker: broker.lift_ban(kind, value)):
         raise HTTPException(404, "there is no such ban")
 
 
@@ -165,43 +176,49 @@ def _ban_view(made: Ban, now: float) -> BanView:
 
 
 @routes.get("/sessions", response_model=views.Page[views.SessionView])
-async def list_sessions(broker: TheBroker, offset: Offset = 0, limit: Limit = 100) -> Response:
+async def list_sessions(pages: ThePages, offset: Offset = 0, limit: Limit = 100) -> Response:
     """All sessions, with and without a connection."""
-    return await as_json(await views.sessions_page(broker.server, offset, limit, broker.server.hot.now))
+    return as_json(await pages.sessions(offset, limit))
 
 
 @routes.get("/sessions/{client_id:path}", responses=NOT_FOUND)
-async def get_session(broker: TheBroker, client_id: ClientId) -> views.SessionView:
-    session = broker.server.sessions.get(client_id)
+async def get_session(reach: TheReach, client_id: ClientId) -> views.SessionView:
+    session = await reach.ask(lambda broker: views.find_session(broker.server, client_id))
     if session is None:
         raise HTTPException(404, "there is no such session")
-    return views.session_view(session, broker.server.hot.now)
+    return views.SessionView(**session)
 
 
 @routes.delete(
     "/sessions/{client_id:path}", status_code=204, response_model=None, responses={**NOT_FOUND, **DISK_FAILED}
 )
-async def end_session(broker: TheBroker, client_id: ClientId) -> None:
+async def end_session(reach: TheReach, client_id: ClientId) -> None:
     """End a session with all that waits in it; its client, if connected, is disconnected."""
-    session = broker.server.sessions.get(client_id)
-    if session is None:
+
+    def end(broker: Broker) -> bool:
+        session = broker.server.sessions.get(client_id)
+        if session is None:
+            return False
+        session.expiry_interval = 0
+        if not broker.disconnect(client_id, ADMINISTRATIVE_ACTION):
+            broker.server.ending.remove(session)
+            broker.server.plane.wake()
+        return True
+
+    if not await reach.ask(end):
         raise HTTPException(404, "there is no such session")
-    session.expiry_interval = 0
-    if not broker.disconnect(client_id, ADMINISTRATIVE_ACTION):
-        broker.server.ending.remove(session)
-        broker.server.plane.wake()
-    await on_disk(broker)
+    await on_disk(reach)
 
 
 @routes.get("/subscriptions", response_model=views.SubscriptionPage)
 async def list_subscriptions(
-    broker: TheBroker,
+    pages: ThePages,
     client_id: Annotated[str | None, Query(max_length=65535, description="Only this client's.")] = None,
     after: Annotated[str, Query(pattern=r"^[0-9]{1,9}:[0-9]{1,9}$", description="`next` of the page before.")] = "0:0",
     limit: Limit = 100,
 ) -> Response:
     """A page may be short, or empty, and not the last one: see `next`."""
-    return await as_json(await views.subscriptions_page(broker.server, client_id, after, limit))
+    return as_json(await pages.subscriptions(client_id, after, limit))
 
 
 # ---- data --------------------------------------------------------------------------------------------------------
@@ -218,10 +235,10 @@ class SnapshotView(BaseModel):
     status_code=201,
     responses={409: {"description": "Nothing is kept on disk, or it cannot be copied; `detail` says why."}},
 )
-async def take_snapshot(broker: TheBroker) -> SnapshotView:
+async def take_snapshot(reach: TheReach) -> SnapshotView:
     """Copy what is on disk, inside the data folder. `headwater backup` and `headwater export` do the rest."""
     try:
-        taken = await broker.snapshot()
+        taken = await reach.wait(reach.broker.snapshot())
     except StorageError as error:
         raise HTTPException(409, str(error)) from error
     return SnapshotView(folder=str(taken.folder.absolute()), name=taken.name, schema_=taken.schema)
@@ -231,24 +248,24 @@ async def take_snapshot(broker: TheBroker) -> SnapshotView:
 
 
 @routes.get("/bridges")
-async def list_bridges(broker: TheBroker) -> list[BridgeView]:
+async def list_bridges(reach: TheReach) -> list[BridgeView]:
     """The bridges that run, and what went over them since the broker started."""
-    return broker.bridges()
+    return await reach.ask(lambda broker: broker.bridges())
 
 
 # ---- shared groups -----------------------------------------------------------------------------------------------
 
 
 @routes.get("/groups")
-async def list_groups(broker: TheBroker) -> list[GroupView]:
+async def list_groups(figures: TheFigures) -> list[GroupView]:
     """The first shared groups, with what their dispatchers believe of their members."""
-    return broker.shared_groups()[:MOST_GROUPS]
+    return await figures.groups()
 
 
 @routes.get("/advice")
-async def list_advice(broker: TheBroker) -> list[Advice]:
+async def list_advice(reach: TheReach) -> list[Advice]:
     """The first of what is in force of advice from outside."""
-    return broker.advice()[:MOST_GROUPS]
+    return await reach.ask(lambda broker: broker.advice()[:MOST_GROUPS])
 
 
 class Choice(Order):
@@ -261,10 +278,11 @@ class Changed(BaseModel):
 
 
 @routes.put("/dispatcher")
-async def use_dispatcher(broker: TheBroker, choice: Choice) -> Changed:
+async def use_dispatcher(reach: TheReach, choice: Choice) -> Changed:
     """From now on groups that the pattern covers choose by this dispatcher; not kept over a restart."""
     try:
-        return Changed(changed=broker.use_dispatcher(choice.pattern, choice.dispatcher))
+        changed = await reach.ask(lambda broker: broker.use_dispatcher(choice.pattern, choice.dispatcher))
+        return Changed(changed=changed)
     except ValueError as error:
         raise HTTPException(400, str(error)) from error
 
@@ -274,36 +292,43 @@ async def use_dispatcher(broker: TheBroker, choice: Choice) -> Changed:
 
 @routes.get("/retained", response_model=views.Page[views.RetainedView])
 async def list_retained(
-    broker: TheBroker,
+    reach: TheReach,
+    pages: ThePages,
     filter: Annotated[str, Query(min_length=1, max_length=65535, description="A topic filter.")] = "#",
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
     """Retained messages without their payloads. A page may be short, or empty, and not the last one: see `next`."""
     try:
-        check_filter(filter, broker.config.max_topic_levels)
+        check_filter(filter, reach.broker.config.max_topic_levels)
     except InvalidTopicFilter as error:
         raise HTTPException(400, str(error)) from error
-    return await as_json(await views.retained_page(broker.server, filter, offset, limit, broker.server.hot.now))
+    return as_json(await pages.retained(filter, offset, limit))
 
 
 @routes.get("/retained/message", responses=NOT_FOUND)
-async def get_retained(broker: TheBroker, topic: Topic) -> views.RetainedMessage:
-    now = broker.server.hot.now
-    message = broker.server.router.retained.get(topic)
+async def get_retained(reach: TheReach, topic: Topic) -> views.RetainedMessage:
+    message = await reach.ask(lambda broker: broker.server.router.retained.get(topic))
+    now = time.monotonic()
     if message is None or message.expires_at <= now:
         raise HTTPException(404, "nothing is retained for this topic")
     return views.retained_message(message, now)
 
 
 @routes.delete("/retained/message", status_code=204, response_model=None, responses={**NOT_FOUND, **DISK_FAILED})
-async def delete_retained(broker: TheBroker, topic: Topic) -> None:
+async def delete_retained(reach: TheReach, topic: Topic) -> None:
     """By an empty retained message, which subscribers get, as clients do it."""
-    message = broker.server.router.retained.get(topic)
-    if message is None:
+
+    def delete(broker: Broker) -> bool:
+        message = broker.server.router.retained.get(topic)
+        if message is None:
+            return False
+        broker.publish(Message(message.topic, b"", message.qos, True))
+        return True
+
+    if not await reach.ask(delete):
         raise HTTPException(404, "nothing is retained for this topic")
-    broker.publish(Message(message.topic, b"", message.qos, True))
-    await on_disk(broker)
+    await on_disk(reach)
 
 
 class Publication(Order):
@@ -319,15 +344,15 @@ class Publication(Order):
 
 
 @routes.post("/publish", status_code=204, response_model=None, responses=DISK_FAILED)
-async def publish(broker: TheBroker, publication: Publication) -> None:
+async def publish(reach: TheReach, publication: Publication) -> None:
     """Publish a message as the broker's own."""
     try:
-        message = _message(publication, broker.server.hot.now)
-        broker.publish(message)
+        message = _message(publication, time.monotonic())
+        await reach.ask(lambda broker: broker.publish(message))
     except ValueError as error:
         raise HTTPException(400, str(error)) from error
     if message.qos or message.retain:
-        await on_disk(broker)
+        await on_disk(reach)
 
 
 def _message(publication: Publication, now: float) -> Message:
@@ -372,20 +397,22 @@ class TraceOrder(Order):
         429: {"description": "As many traces are going on as may."},
     },
 )
-async def trace(request: Request, broker: TheBroker, order: TraceOrder) -> Response:
+async def trace(request: Request, reach: TheReach, order: TraceOrder) -> Response:
     """The packets of one client, without secrets and payloads. The broker is slower meanwhile."""
     tracing: Tracing = request.app.state.tracing
     try:
         if order.to == "log":
-            tracing.start_to_log(order.client_id, order.seconds, order.packets)
+            await reach.ask(lambda broker: tracing.start_to_log(order.client_id, order.seconds, order.packets))
             return Response(status_code=202)
-        return StreamingResponse(
-            _lines(tracing.start(order.client_id, order.seconds, order.packets)), media_type=NDJSON
-        )
+        started = await reach.ask(lambda broker: tracing.start(order.client_id, order.seconds, order.packets))
+        return StreamingResponse(_lines(reach, started), media_type=NDJSON)
     except TooManyTraces as error:
         raise HTTPException(429, "as many traces are going on as may") from error
 
 
-async def _lines(started: Trace) -> AsyncIterator[str]:
-    async for record in started:
-        yield json.dumps(record, ensure_ascii=False) + "\n"
+async def _lines(reach: Reach, started: Trace) -> AsyncIterator[str]:
+    try:
+        while records := await reach.wait(started.taken()):
+            yield "".join([json.dumps(record, ensure_ascii=False) + "\n" for record in records])
+    finally:
+        reach.tell(partial(started.end, "nobody reads it"))

@@ -1,16 +1,21 @@
-"""Who may use the admin API: whoever shows the token."""
+"""Who may use the admin API: whoever shows the token. Nothing of a request but its head is looked at before."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Final
 
-from fastapi import Depends, HTTPException, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import Response
+from fastapi.security import HTTPBearer
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.node.admin.secret import Secret, read_token
 from headwater.node.config import Admin
 
 scheme = HTTPBearer(auto_error=False, description="The token of the setting `admin.token` or `admin.token_file`.")
+OPEN: Final = ("/healthz", "/readyz")
+DESCRIPTION: Final = "/openapi.json"
+METRICS: Final = "/metrics"
+REFUSAL: Final = b'{"detail":"a token is needed"}'
 
 
 class TokenGuard:
@@ -25,17 +30,27 @@ class TokenGuard:
     def accepts(self, token: str) -> bool:
         return self._secret.is_shown_by(token)
 
+    def admits(self, scope: Scope) -> bool:
+        path = scope["path"]
+        if path in OPEN or path == DESCRIPTION or (path == METRICS and self.open_metrics):
+            return True
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                kind, _, token = value.decode("latin-1").partition(" ")
+                return kind.lower() == "bearer" and self.accepts(token.strip())
+        return False
 
-Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(scheme)]
 
+class TokenFirst:
+    """Answers 401 before a body is read, to say nothing of parsing it."""
 
-async def require_token(request: Request, credentials: Credentials) -> None:
-    guard: TokenGuard = request.app.state.guard
-    if credentials is None or not guard.accepts(credentials.credentials):
-        raise HTTPException(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
+    def __init__(self, app: ASGIApp, guard: TokenGuard) -> None:
+        self._app = app
+        self._guard = guard
 
-
-async def require_token_for_metrics(request: Request, credentials: Credentials) -> None:
-    guard: TokenGuard = request.app.state.guard
-    if not guard.open_metrics:
-        await require_token(request, credentials)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._guard.admits(scope):
+            headers = {"WWW-Authenticate": "Bearer"}
+            await Response(REFUSAL, 401, headers, "application/json")(scope, receive, send)
+            return
+        await self._app(scope, receive, send)

@@ -1,21 +1,23 @@
 """What the admin API shows: a model for each kind of thing, made from the broker's own objects.
 
 Nothing of what a client sends as a secret is in them. Pages are bounded in what they hold and in what is looked at for
-them, and they are made in slices, with a turn of the broker's clients between two of them, so that no request keeps the
-broker from its clients for long. What a slice shows is as it was at that moment.
+them. What is on them is read on the broker's loop in slices (reach.py), as dictionaries, which are cheap to make; each
+shows a thing as it was at that moment. The models describe them, and are made where single things are shown.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import AsyncIterator, Sequence
+import sys
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic import BaseModel, Field
 
 from headwater.message import NEVER, Message, Subscription
+from headwater.node.admin.reach import Far, Reach
+from headwater.node.broker import Broker
 from headwater.node.channel import Channel
 from headwater.node.server import Server
 from headwater.routing.topics import has_wildcard, matches
@@ -25,14 +27,10 @@ from headwater.session.session import Session
 MOST_ITEMS: Final = 200
 MOST_LOOKED_AT: Final = 5000
 """Things looked at for one page, of which perhaps few belong on it."""
-SLICE: Final = 20
-"""Things made into views before the broker's clients have a turn."""
-LOOKS: Final = 200
-"""Things looked at before that."""
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 Item = TypeVar("Item")
-Thing = TypeVar("Thing")
+Fields = dict[str, Any]
 
 
 class Page(BaseModel, Generic[Item]):
@@ -96,135 +94,165 @@ class RetainedMessage(RetainedView):
 # ---- made from what the broker has -------------------------------------------------------------------------------
 
 
-def session_view(session: Session, now: float) -> SessionView:
-    return SessionView(
-        client_id=session.client_id,
-        username=session.username,
-        online=session.online,
-        expiry_interval=session.expiry_interval,
-        expires_in=_remaining(session.expires_at, now),
-        subscriptions=len(session.subscriptions),
-        in_flight=len(session.outbound.flights),
-        queued=session.outbound.waiting(),
-        will=None if session.will is None else session.will.topic,
-    )
+def session_fields(session: Session, now: float) -> Fields:
+    return {
+        "client_id": session.client_id,
+        "username": session.username,
+        "online": session.online,
+        "expiry_interval": session.expiry_interval,
+        "expires_in": _remaining(session.expires_at, now),
+        "subscriptions": len(session.subscriptions),
+        "in_flight": len(session.outbound.flights),
+        "queued": session.outbound.waiting(),
+        "will": None if session.will is None else session.will.topic,
+    }
 
 
-def client_view(channel: Channel, session: Session, now: float) -> ClientView:
-    return ClientView(
-        client_id=channel.client_id,
-        username=channel.username,
-        address=channel.address,
-        protocol=VERSIONS.get(channel.version, str(channel.version)),
-        connected_for=max(0.0, now - channel.opened_at),
-        silent_for=max(0.0, now - channel.last_seen),
-        keep_alive=channel.keep_alive,
-        bytes_waiting=channel.backlog_size,
-        session=session_view(session, now),
-    )
+def client_fields(channel: Channel, session: Session, now: float) -> Fields:
+    return {
+        "client_id": channel.client_id,
+        "username": channel.username,
+        "address": channel.address,
+        "protocol": VERSIONS.get(channel.version, str(channel.version)),
+        "connected_for": max(0.0, now - channel.opened_at),
+        "silent_for": max(0.0, now - channel.last_seen),
+        "keep_alive": channel.keep_alive,
+        "bytes_waiting": channel.backlog_size,
+        "session": session_fields(session, now),
+    }
 
 
-async def in_slices(things: Sequence[Thing], size: int = SLICE) -> AsyncIterator[Sequence[Thing]]:
-    for start in range(0, len(things), size):
-        await asyncio.sleep(0)
-        yield things[start : start + size]
-
-
-def find_client(server: Server, client_id: str, now: float) -> ClientView | None:
+def find_client(server: Server, client_id: str) -> Fields | None:
     session = server.sessions.get(client_id)
     if session is None or session.connection is None:
         return None
-    return client_view(cast(Channel, session.connection), session, now)
+    return client_fields(cast(Channel, session.connection), session, server.hot.now)
 
 
-async def clients_page(server: Server, offset: int, limit: int, now: float) -> Page[ClientView]:
-    channels = list(islice(server.channels, offset, offset + limit))
-    items: list[ClientView] = []
-    async for some in in_slices(channels):
-        items += [
-            client_view(each, each.session, now)
-            for each in some
-            if each.state == CONNECTED and each.session is not None
-        ]
-    return Page(items=items, next=next_offset(offset, len(channels), len(server.channels)))
+def find_session(server: Server, client_id: str) -> Fields | None:
+    session = server.sessions.get(client_id)
+    return None if session is None else session_fields(session, server.hot.now)
 
 
-async def sessions_page(server: Server, offset: int, limit: int, now: float) -> Page[SessionView]:
-    sessions = list(islice(server.sessions.values(), offset, offset + limit))
-    items: list[SessionView] = []
-    async for some in in_slices(sessions):
-        items += [session_view(each, now) for each in some]
-    return Page(items=items, next=next_offset(offset, len(sessions), len(server.sessions)))
+# ---- pages -------------------------------------------------------------------------------------------------------
 
 
-async def subscriptions_page(server: Server, client_id: str | None, after: str, limit: int) -> SubscriptionPage:
-    """`after` is a session's place and, within it, a subscription's: `12:3`."""
-    place, _, within = after.partition(":")
-    start, skip = int(place), int(within)
-    sessions: list[Session]
-    if client_id is None:
-        sessions = list(islice(server.sessions.values(), start, start + MOST_LOOKED_AT))
-    else:
-        found = server.sessions.get(client_id)
-        sessions = [] if found is None or start else [found]
-    items: list[SubscriptionView] = []
-    made = 0
-    for index, session in enumerate(sessions, start):
-        if len(items) - made >= SLICE or (index - start) % LOOKS == 0:
-            made = len(items)
-            await asyncio.sleep(0)
-        wanted = limit - len(items)
-        chosen = list(islice(session.subscriptions.values(), skip, skip + wanted))
-        items += [_subscription_view(session.client_id, each) for each in chosen]
-        if skip + len(chosen) < len(session.subscriptions):
-            return SubscriptionPage(items=items, next=f"{index}:{skip + len(chosen)}")
-        skip = 0
-    end = start + len(sessions)
-    more = client_id is None and end < len(server.sessions)
-    return SubscriptionPage(items=items, next=f"{end}:0" if more else None)
+def _channels(broker: Broker, start: int, count: int) -> list[Channel]:
+    return list(islice(broker.server.channels, start, min(start + count, sys.maxsize)))
 
 
-def _subscription_view(client_id: str, subscription: Subscription) -> SubscriptionView:
-    return SubscriptionView(
-        client_id=client_id,
-        filter=subscription.name,
-        qos=subscription.qos,
-        no_local=subscription.no_local,
-        retain_as_published=subscription.retain_as_published,
-        retain_handling=subscription.retain_handling,
-        identifier=subscription.identifier or None,
-    )
+def _sessions(broker: Broker, start: int, count: int) -> list[Session]:
+    return list(islice(broker.server.sessions.values(), start, min(start + count, sys.maxsize)))
 
 
-async def retained_page(server: Server, filter: str, offset: int, limit: int, now: float) -> Page[RetainedView]:
-    retained = server.router.retained
-    if not has_wildcard(filter):
-        found = retained.get(filter)
-        alive = [] if found is None or found.expires_at <= now or offset else [found]
-        return Page(items=[retained_view(each, now) for each in alive], next=None)
-    items: list[RetainedView] = []
-    looked_at = 0
-    for message in retained.some(offset, MOST_LOOKED_AT):
-        if len(items) == limit:
-            break
-        if looked_at % SLICE == 0:
-            await asyncio.sleep(0)
-        looked_at += 1
-        if message.expires_at > now and matches(filter, message.topic):
-            items.append(retained_view(message, now))
-    return Page(items=items, next=next_offset(offset, looked_at, len(retained)))
+def _retained(broker: Broker, start: int, count: int) -> list[Message]:
+    return broker.server.router.retained.some(start, count)
 
 
-def retained_view(message: Message, now: float) -> RetainedView:
-    return RetainedView(**_retained_fields(message, now))
+class Pages:
+    """Lists of what one broker has."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._channels = Far[Channel](_channels)
+        self._sessions = Far[Session](_sessions)
+        self._retained = Far[Message](_retained)
+
+    async def clients(self, offset: int, limit: int) -> Fields:
+        next_page: list[int | None] = []
+
+        def made(broker: Broker) -> Iterator[Fields | None]:
+            server = broker.server
+            channels = self._channels.some(broker, offset, limit)
+            next_page.append(next_offset(offset, len(channels), len(server.channels)))
+            for each in channels:
+                session = each.session if each.state == CONNECTED else None
+                yield None if session is None else client_fields(each, session, server.hot.now)
+
+        return {"items": await self._reach.collect(made), "next": next_page[0]}
+
+    async def sessions(self, offset: int, limit: int) -> Fields:
+        next_page: list[int | None] = []
+
+        def made(broker: Broker) -> Iterator[Fields]:
+            server = broker.server
+            sessions = self._sessions.some(broker, offset, limit)
+            next_page.append(next_offset(offset, len(sessions), len(server.sessions)))
+            for each in sessions:
+                yield session_fields(each, server.hot.now)
+
+        return {"items": await self._reach.collect(made), "next": next_page[0]}
+
+    async def subscriptions(self, client_id: str | None, after: str, limit: int) -> Fields:
+        """`after` is a session's place and, within it, a subscription's: `12:3`."""
+        place, _, within = after.partition(":")
+        start, skip = int(place), int(within)
+        next_page: list[str | None] = [None]
+
+        def made(broker: Broker) -> Iterator[Fields | None]:
+            server = broker.server
+            count, left = skip, limit
+            if client_id is None:
+                sessions = self._sessions.some(broker, start, MOST_LOOKED_AT)
+            else:
+                found = server.sessions.get(client_id)
+                sessions = [] if found is None or start else [found]
+            for index, session in enumerate(sessions, start):
+                yield None
+                chosen = list(islice(session.subscriptions.values(), count, count + left))
+                for each in chosen:
+                    yield _subscription_fields(session.client_id, each)
+                left -= len(chosen)
+                if count + len(chosen) < len(session.subscriptions):
+                    next_page[0] = f"{index}:{count + len(chosen)}"
+                    return
+                count = 0
+            end = start + len(sessions)
+            if client_id is None and end < len(server.sessions):
+                next_page[0] = f"{end}:0"
+
+        return {"items": await self._reach.collect(made), "next": next_page[0]}
+
+    async def retained(self, filter: str, offset: int, limit: int) -> Fields:
+        next_page: list[int | None] = [None]
+
+        def one(broker: Broker) -> Iterator[Fields]:
+            now = broker.server.hot.now
+            found = broker.server.router.retained.get(filter)
+            if found is not None and found.expires_at > now and not offset:
+                yield retained_fields(found, now)
+
+        def made(broker: Broker) -> Iterator[Fields | None]:
+            now = broker.server.hot.now
+            count = looked_at = 0
+            for message in self._retained.some(broker, offset, MOST_LOOKED_AT):
+                if count == limit:
+                    break
+                looked_at += 1
+                if message.expires_at > now and matches(filter, message.topic):
+                    count += 1
+                    yield retained_fields(message, now)
+                else:
+                    yield None
+            next_page[0] = next_offset(offset, looked_at, len(broker.server.router.retained))
+
+        items = await self._reach.collect(made if has_wildcard(filter) else one)
+        return {"items": items, "next": next_page[0]}
 
 
-def retained_message(message: Message, now: float) -> RetainedMessage:
-    payload = base64.b64encode(message.payload).decode()
-    return RetainedMessage(**_retained_fields(message, now), payload_base64=payload)
+def _subscription_fields(client_id: str, subscription: Subscription) -> Fields:
+    return {
+        "client_id": client_id,
+        "filter": subscription.name,
+        "qos": subscription.qos,
+        "no_local": subscription.no_local,
+        "retain_as_published": subscription.retain_as_published,
+        "retain_handling": subscription.retain_handling,
+        "identifier": subscription.identifier or None,
+    }
 
 
-def _retained_fields(message: Message, now: float) -> dict[str, Any]:
+def retained_fields(message: Message, now: float) -> Fields:
     return {
         "topic": message.topic,
         "qos": message.qos,
@@ -234,6 +262,11 @@ def _retained_fields(message: Message, now: float) -> dict[str, Any]:
         "content_type": message.content_type,
         "user_properties": message.user_properties or [],
     }
+
+
+def retained_message(message: Message, now: float) -> RetainedMessage:
+    payload = base64.b64encode(message.payload).decode()
+    return RetainedMessage(**retained_fields(message, now), payload_base64=payload)
 
 
 def _remaining(until: float, now: float) -> float | None:

@@ -6,12 +6,12 @@ from typing import Final
 
 from pydantic import Field, SecretStr, model_validator
 
-from headwater.node.settings import Settings
+from headwater.node.web_settings import WebSettings
 
 SHORTEST_TOKEN: Final = 16
 
 
-class RestSettings(Settings):
+class RestSettings(WebSettings):
     """REST over the delivery store."""
 
     enabled: bool = Field(
@@ -37,9 +37,6 @@ class RestSettings(Settings):
     )
     max_tails: int = Field(
         default=32, ge=0, description="Live tails (server-sent events) at a time; one more is refused (429)."
-    )
-    max_connections: int = Field(
-        default=128, ge=1, description="Connections at a time, idle ones included; one more is refused (503)."
     )
 
     @model_validator(mode="after")

@@ -54,7 +54,7 @@ class Rest:
             gate,
             sockets,
             limits=Limits(settings.max_limit, settings.max_tails),
-            max_connections=settings.max_connections,
+            bounds=settings.bounds("rest"),
             context=context,
         )
         await asyncio.to_thread(self._server.start)

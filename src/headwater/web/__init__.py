@@ -1,0 +1,1 @@
+"""HTTP on sockets for whoever has an ASGI application: REST over a store, the admin API. Needs uvicorn."""
