@@ -137,6 +137,13 @@ class Histories(RuleBasedStateMachine):
                     TopicStatistics(topic, len(of_it), first.position, last.position, first.time, last.time)
                 )
         assert self.store.topics(filter) == expected
+        listed: list[TopicStatistics] = []
+        after: str | None = ""
+        while after is not None:
+            some, after = self.store.topics_page(filter, None, after, 2)
+            listed += some
+            assert len(some) == 2 or after is None
+        assert listed == expected
 
     @rule(topic=topics)
     def latest(self, topic: str) -> None:

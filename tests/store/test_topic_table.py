@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.disk.errors import StorageError
 from headwater.routing.topics import matches
+from headwater.store import topic_table as module
 from headwater.store.block import sealed
 from headwater.store.chunk import Chunk
 from headwater.store.entry import Entry
@@ -187,3 +188,53 @@ def test_the_names_of_topics_that_are_dropped_do_not_stay() -> None:
     assert before == ["a", "b", "c"]  # who reads goes on with these
     assert table.number(b"a") == 3
     assert table.names[3] == "a"
+
+
+def test_a_page_of_names_costs_what_is_on_it() -> None:
+    table = TopicTable()
+    for number in range(3000):
+        table.number(b"t/%04d" % number)
+    table.messages[:3000] = 1
+    asked: list[str] = []
+
+    def may_read(name: str) -> bool:
+        asked.append(name)
+        return True
+
+    for filter, after, found in (
+        (None, "", ["t/0000"]),
+        (None, "t/1234", ["t/1235"]),
+        ("t/+", "t/2000", ["t/2001"]),
+        ("#", "a", ["t/0000"]),
+    ):
+        assert table.page(filter, may_read, after, 1) == (found, True)
+        assert len(asked) <= 2
+        asked.clear()
+    assert table.page("t/2999", may_read, "", 1) == (["t/2999"], False)
+    assert asked == ["t/2999"]
+
+
+def test_names_that_come_and_go_between_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_CHANGES", 3)
+    table = TopicTable()
+
+    def come(*names: bytes) -> None:
+        numbers = [table.number(name) for name in names]
+        table.messages[numbers] = 1
+
+    def go(*names: bytes) -> None:
+        numbers = [table.numbers[name] for name in names]
+        table.messages[numbers] = 0
+        table.drop(numbers)
+
+    def listed() -> list[str]:
+        return table.page(None, None, "", 100)[0]
+
+    come(b"b", b"a")
+    assert listed() == ["a", "b"]
+    go(b"a")
+    come(b"c", b"a")
+    assert listed() == ["a", "b", "c"]
+    come(*[b"%d" % number for number in range(9)])  # more than is noted
+    go(b"c", b"5")
+    assert listed() == [*"01234678", "a", "b"]

@@ -89,10 +89,23 @@ class DiskReading(ReadStore):
         if filter is not None:
             check_filter(filter, len(filter) + 1)
         wanted = self._topics.matching(filter, may_read)
+        if wanted is None:
+            wanted = numpy.array(sorted(self._topics.numbers.values()), numpy.int32)
+        return self._told(wanted)
+
+    def topics_page(
+        self, filter: str | None, may_read: Callable[[str], bool] | None, after: str, limit: int
+    ) -> tuple[list[TopicStatistics], str | None]:
+        if filter is not None:
+            check_filter(filter, len(filter) + 1)
+        names, more = self._topics.page(filter, may_read, after, limit)
+        numbers = [self._topics.numbers.get(name.encode()) for name in names]
+        found = self._told(numpy.array([each for each in numbers if each is not None], numpy.int32))
+        return found, names[-1] if more else None
+
+    def _told(self, wanted: Indices) -> list[TopicStatistics]:
         with self._lock:
             table = self._topics
-            if wanted is None:
-                wanted = numpy.array(sorted(table.numbers.values()), numpy.int32)
             wanted = wanted[table.messages[wanted] > 0]
             self._find_first(wanted)
             columns = (table.messages, table.first, table.last, table.first_time, table.last_time)

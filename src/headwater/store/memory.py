@@ -91,6 +91,12 @@ class MemoryStore(ReadStore):
             if (filter is None or matches(filter, topic)) and (may_read is None or may_read(topic))
         ]
 
+    def topics_page(
+        self, filter: str | None, may_read: Callable[[str], bool] | None, after: str, limit: int
+    ) -> tuple[list[TopicStatistics], str | None]:
+        found = [each for each in self.topics(filter, may_read) if each.topic > after]
+        return found[:limit], found[limit - 1].topic if len(found) > limit else None
+
     def knows(self, topic: bytes) -> bool:
         return topic in self._names
 

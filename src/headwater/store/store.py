@@ -115,6 +115,14 @@ class Store:
         """Of each topic that matches and of which a message is left, in the order of names."""
         raise NotImplementedError
 
+    def topics_page(
+        self, filter: str | None, may_read: Callable[[str], bool] | None, after: str, limit: int
+    ) -> tuple[list[TopicStatistics], str | None]:
+        """The first of them behind the name `after`, at most so many, and the `after` of the next page, if there are
+        more. A page costs what is on it, however many topics there are; one that retention removes meanwhile may be
+        missing."""
+        raise NotImplementedError
+
     def knows(self, topic: bytes) -> bool:
         """Whether it has a message of this topic, or counts it for another reason; quick, and any thread may ask."""
         raise NotImplementedError

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 import numpy
@@ -18,11 +19,16 @@ from headwater.disk.errors import StorageError
 from headwater.routing.topics import has_wildcard
 from headwater.store.block import TopicExtent
 from headwater.store.chunk import Chunk, Indices, Integers
+from headwater.store.sorted_names import SortedNames
 
 FILTERS: Final = 256
 """Wildcard filters whose topics are remembered."""
 REMEMBERED: Final = 4_000_000
 """Topics of all these together; the filter that was asked last is remembered in any case."""
+MOST_CHANGES: Final = 100_000
+"""Names that come and go between two pages, above which their order is found anew."""
+LOOKED_AT: Final = 500
+"""Names that are looked at for a page before others may look, too."""
 _MORE: Final = 1024
 _NONE: Final = numpy.zeros(0, numpy.int32)
 
@@ -42,6 +48,11 @@ class TopicTable:
         self._matching: OrderedDict[str, tuple[int, Indices]] = OrderedDict()
         self._remembered = 0
         self._lock = threading.Lock()
+        self._sorted: SortedNames | None = None
+        """In order, from the first time on that somebody asks for a page."""
+        self._sorting = threading.Lock()
+        self._changes: deque[tuple[bool, str]] = deque()
+        """Names that came (True) or went since `_sorted` was looked at."""
 
     def restore(self, number: int, name: bytes) -> None:
         """In the order of numbers, which may have gaps."""
@@ -66,7 +77,15 @@ class TopicTable:
             self.first_time = numpy.concatenate([self.first_time, more])
             self.last_time = numpy.concatenate([self.last_time, more])
         self.names.append(name)
+        self._changed(True, name)
         return number
+
+    def _changed(self, has_come: bool, name: str) -> None:
+        if self._sorted is not None and name:
+            self._changes.append((has_come, name))
+            if len(self._changes) > MOST_CHANGES:
+                self._sorted = None  # nobody has asked for long: begin anew when somebody does
+                self._changes.clear()
 
     def add(self, chunk: Chunk) -> None:
         """Messages have come, behind all others."""
@@ -108,8 +127,58 @@ class TopicTable:
         names = self.names.copy()
         for number in numbers:
             self.numbers.pop(names[number].encode(), None)
+            self._changed(False, names[number])
             names[number] = ""
         self.names = names
+
+    def page(
+        self, filter: str | None, may_read: Callable[[str], bool] | None, after: str, limit: int
+    ) -> tuple[list[str], bool]:
+        """Names behind `after` of topics with messages, in their order, at most so many; and whether there are more.
+
+        What it costs depends on the names that are looked at: those of the page, if the filter leaves none out between
+        them."""
+        begin = "" if filter is None else beginning(filter)
+        meets = None
+        if filter is not None:
+            meets = re.compile(pattern(filter) if has_wildcard(filter) else re.escape(filter), re.DOTALL).fullmatch
+        found: list[str] = []
+        while some := self._behind(after, begin, min(limit + 1, LOOKED_AT)):
+            for name in some:
+                if not name.startswith(begin):
+                    return found, False
+                number = self.numbers.get(name.encode())
+                if number is None or not self.messages[number] or (meets is not None and not meets(name)):
+                    continue
+                if may_read is not None and not may_read(name):
+                    continue
+                if len(found) == limit:
+                    return found, True
+                found.append(name)
+            after = some[-1]
+        return found, False
+
+    def _behind(self, after: str, begin: str, count: int) -> list[str]:
+        with self._sorting:
+            return list(islice(self._in_order().behind(after, begin), count))
+
+    def _in_order(self) -> SortedNames:
+        order = self._sorted
+        if order is None:
+            order = SortedNames()
+            self._changes.clear()
+            self._sorted = order  # from here on, changes are noted
+            for known in list(self.numbers):
+                order.add(known.decode())
+        while True:
+            try:
+                has_come, name = self._changes.popleft()
+            except IndexError:
+                return order
+            if has_come:
+                order.add(name)
+            elif name.encode() not in self.numbers:  # else it has come again
+                order.remove(name)
 
     def matching(self, filter: str | None, may_read: Callable[[str], bool] | None) -> Indices | None:
         """The numbers of topics, in order; None if that is all of them."""
@@ -142,6 +211,14 @@ class TopicTable:
             while len(self._matching) > FILTERS or (self._remembered > REMEMBERED and len(self._matching) > 1):
                 self._remembered -= len(self._matching.popitem(last=False)[1][1])
         return found
+
+
+def beginning(filter: str) -> str:
+    """What all topics begin with that match."""
+    if not has_wildcard(filter):
+        return filter
+    literal = re.split(r"(?:^|/)[+#](?:/|$)", filter, maxsplit=1)[0]
+    return literal  # without the slash: `a/#` matches `a`, too
 
 
 def pattern(filter: str) -> str:
