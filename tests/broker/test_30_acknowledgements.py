@@ -134,6 +134,18 @@ def test_an_acknowledgement_of_nothing_is_ignored(target: Target, name: str, ver
     peer.expect_nothing()
 
 
+@clause("MQTT-2.2.1-3")
+@both_versions
+@pytest.mark.parametrize("kind", ACKS)
+def test_an_acknowledgement_for_packet_id_0_ends_the_connection(
+    target: Target, name: str, version: int, kind: str
+) -> None:
+    """No packet has it."""
+    peer = connected(target, name, version)
+    peer.send(ACKS[kind](0))
+    peer.expect_closed(0x82 if target.ours else {0x81, 0x82})
+
+
 @clause("MQTT-4.3.3-3", "MQTT-4.3.2-3")
 @pytest.mark.parametrize(("qos", "wrong"), [(2, "puback"), (2, "pubcomp"), (1, "pubcomp"), (1, "pubrec")])
 def test_the_wrong_acknowledgement_ends_no_exchange(target: Target, name: str, qos: int, wrong: str) -> None:

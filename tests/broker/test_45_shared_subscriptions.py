@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from . import build
-from .marks import V5, both_versions, clause, deviates
+from .marks import V5, V311, both_versions, clause, clause311, deviates
 from .peer import Peer, Target, connected
 from .test_31_subscribe import expect_filter_refused
 from .test_41_redelivery import lasting
@@ -95,7 +95,7 @@ def test_shared_subscriptions_get_no_retained_messages(target: Target, name: str
     peer.expect(build.publish(name, b"new"))
 
 
-@clause("MQTT-4.8.2-1", "MQTT-4.8.2-2")
+@clause("MQTT-4.8.2-1", "MQTT-4.8.2-2", "MQTT-4.13.1-1")
 @deviates("mosquitto 2.0: grants a shared subscription without name or without filter")
 @pytest.mark.parametrize(
     "filter",
@@ -111,11 +111,24 @@ def test_shared_subscriptions_get_no_retained_messages(target: Target, name: str
         "$share/g/a#",
     ],
 )
-def test_misshapen_shared_filters_are_refused(target: Target, name: str, filter: str) -> None:
+def test_misshapen_shared_filters_end_the_connection(target: Target, name: str, filter: str) -> None:
     """`$share/`, a name of at least one character without wildcards, `/`, and a topic filter."""
-    peer = connected(target, name)
-    peer.send(build.subscribe(filter))
-    expect_filter_refused(peer, target)
+    for packet in (build.subscribe, build.unsubscribe):
+        peer = connected(target, name)
+        peer.send(packet(filter))
+        expect_filter_refused(peer, target)
+
+
+@clause311("MQTT-3.9.3-2")
+@deviates("mosquitto 2.0: grants a shared subscription without name or without filter")
+@pytest.mark.parametrize("filter", ["$share/", "$share/g", "$share/g/", "$share//a"])
+def test_in_311_misshapen_shared_filters_are_refused(target: Target, name: str, filter: str) -> None:
+    """3.1.1 knows no shared subscriptions: such a filter is well formed there, and a server may refuse it."""
+    peer = connected(target, name, V311)
+    peer.send(build.subscribe(filter, version=V311))
+    peer.expect(build.suback(0x80, version=V311))
+    peer.send(build.unsubscribe(filter, version=V311))
+    peer.expect(build.unsuback(0x11, version=V311))
 
 
 @clause("MQTT-4.8.2-1")

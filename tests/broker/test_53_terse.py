@@ -36,6 +36,15 @@ def test_a_broken_packet_has_no_text(terse: Target, name: str) -> None:
     peer.expect_eof()
 
 
+@pytest.mark.parametrize("packet", [build.subscribe("#/x"), build.subscribe("a+/b"), build.unsubscribe("a/#/b")])
+def test_a_filter_that_cannot_be_is_malformed(terse: Target, name: str, packet: bytes) -> None:
+    """Mosquitto's reason code."""
+    peer = connected(terse, name)
+    peer.send(packet)
+    peer.expect(b"\xe0\x01\x81")
+    peer.expect_eof()
+
+
 @pytest.mark.parametrize("broken", [b"\x00", connect("c", flags=0x03)[2:], connect("c")[2:] + b"x"])
 def test_a_malformed_connect_is_not_answered(terse: Target, broken: bytes) -> None:
     """[MQTT-3.1.4-1] leaves that to the server."""

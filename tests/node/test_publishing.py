@@ -16,6 +16,8 @@ from headwater.wire.packets import (
     Publish,
     Pubrec,
     Pubrel,
+    Subscribe,
+    SubscribeRequest,
     Will,
 )
 from headwater.wire.reasons import (
@@ -26,6 +28,7 @@ from headwater.wire.reasons import (
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     QOS_NOT_SUPPORTED,
+    QUOTA_EXCEEDED,
     RECEIVE_MAXIMUM_EXCEEDED,
     TOPIC_NAME_INVALID,
 )
@@ -102,6 +105,25 @@ def test_topics_are_bounded(settings: dict[str, int], good: str, bad: str, hot: 
     client.send(Publish(good, b"good"), Publish(bad, b"bad"))
     assert payloads(reader) == [b"good"]
     assert last_reason(client) == TOPIC_NAME_INVALID
+
+
+@pytest.mark.parametrize("hot", [True, False])
+@pytest.mark.parametrize("most", [0, 2, 3000])
+def test_user_properties_are_bounded(most: int, hot: bool) -> None:
+    broker = MemoryBroker(Config(sys_interval=0, max_user_properties=most), hot=hot)
+    reader = broker.client("r")
+    reader.send(Subscribe(1, [SubscribeRequest("t", 1)]))
+    reader.packets()
+    client = broker.client("c")
+    pairs = [("k", str(number)) for number in range(most)]
+    client.send(Publish("t", b"x", 1, packet_id=1, properties=Properties(user_properties=pairs or None)))
+    assert broker.server.stats.publish_sent == 1
+    assert reader.socket.sent.count(b"\x26\x00\x01k") == most
+    assert isinstance(client.packets()[0], Puback)
+    client.send(Publish("t", b"x", 1, packet_id=1, properties=Properties(user_properties=[*pairs, ("k", "one more")])))
+    (said,) = client.packets()
+    assert isinstance(said, Disconnect) and said.reason == QUOTA_EXCEEDED
+    assert broker.server.stats.publish_sent == 1
 
 
 @pytest.mark.parametrize("hot", [True, False])

@@ -24,6 +24,7 @@ from headwater.wire.encode import encode
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.framing import PacketReader
 from headwater.wire.packets import V5, Disconnect, Packet
+from headwater.wire.primitives import ANY_NUMBER
 
 LAST_WORDS: Final = 1.0
 """Seconds to tell a peer that broke the protocol why it is left."""
@@ -147,7 +148,7 @@ class Link(asyncio.Protocol):
             return
         try:
             while not self.is_paused and (frame := self._reader.next_frame()) is not None:
-                packet = decode(frame[0], frame[1], self._version, FROM_SERVER)
+                packet = decode(frame[0], frame[1], self._version, FROM_SERVER, ANY_NUMBER)
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("received %s", in_one_line(packet))
                 self.on_packet(packet)

@@ -150,8 +150,8 @@ class Config(Settings):
     terse: bool = Field(
         default=False,
         description="Whether to say no more than the standard asks for, as Mosquitto does: no reason strings, no "
-        "answer to a malformed CONNECT or a packet out of place, nothing of there being no subscribers for QoS 2, or "
-        "of a PUBREL that comes again.",
+        "answer to a malformed CONNECT or a packet out of place, 0x81 for topic filters that "
+        "cannot be, nothing of there being no subscribers for QoS 2, or of a PUBREL that comes again.",
     )
     response_information: str = Field(
         default="", description="Sent to clients that request response information; `%c` stands for the client id."
@@ -188,6 +188,12 @@ class Config(Settings):
     )
     max_topic_length: int = Field(default=65535, ge=1, le=65535, description="Bytes of a topic name or filter.")
     max_topic_levels: int = Field(default=128, ge=1, le=65535, description="Levels of a topic name or filter.")
+    max_user_properties: int = Field(
+        default=1000,
+        ge=0,
+        description="User properties of one packet; more end the connection with 0x97. All properties of a packet have "
+        "128 KiB at most, whatever this says.",
+    )
     max_retained: int = Field(
         default=1_000_000, ge=0, description="Retained messages; one more is delivered but not kept."
     )

@@ -34,6 +34,7 @@ from headwater.session.waiting import Budget
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import MisplacedPacketError, RemoteProtocolError
 from headwater.wire.packets import V5, V311, Publish
+from headwater.wire.primitives import ANY_NUMBER
 from headwater.wire.reasons import MALFORMED_PACKET, PACKET_TOO_LARGE, PROTOCOL_ERROR
 
 PUBACK_HEAD: Final = b"\x40\x02"
@@ -240,7 +241,7 @@ class HotPath(Taking):
         session = channel.session
         head = p - pos
         while pos < end:
-            packet = decode(0x30, data[pos + head : pos + size], version, FROM_CLIENT)
+            packet = decode(0x30, data[pos + head : pos + size], version, FROM_CLIENT, ANY_NUMBER)
             assert isinstance(packet, Publish)
             message = message_of(packet, channel.client_id, self.now)
             if commit:
@@ -393,7 +394,7 @@ class HotPath(Taking):
                 for member in unacked:
                     self.send0(member, unnumbered, 1, version, commit)
         if fanout.any_special:
-            packet = decode(0x32, data[p:end], own, FROM_CLIENT)
+            packet = decode(0x32, data[p:end], own, FROM_CLIENT, ANY_NUMBER)
             assert isinstance(packet, Publish)
             message = message_of(packet, channel.client_id, self.now)
             message.stored = stored
@@ -441,7 +442,7 @@ class HotPath(Taking):
                     of_group = 0
                 if group is not None:
                     of_group += 1
-            elif flight is not None:
+            elif flight is not None or packet_id == 0:
                 break
             count += 1
             pos += 4
@@ -452,6 +453,8 @@ class HotPath(Taking):
         self.stats.received += count
         if flight is not None and flight.qos != 1:
             raise MisplacedPacketError("PUBACK for a message of QoS 2")
+        if packet_id == 0:
+            raise RemoteProtocolError(PROTOCOL_ERROR, "packet identifier 0")  # [MQTT-2.2.1-3]
         if channel.held or channel.awaited or outbound.unsent:
             self.delivering.drain(channel)
         if channel.shares and flights:

@@ -14,7 +14,8 @@ from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import PUBLISH, V5, Publish
-from headwater.wire.properties import encode_properties
+from headwater.wire.primitives import ANY_NUMBER
+from headwater.wire.properties import MOST_USER_PROPERTIES, encode_properties
 
 MAX_CACHED: Final = 4096
 LONGEST_CACHED: Final = 512
@@ -24,6 +25,7 @@ class KnownProperties:
     def __init__(self) -> None:
         self.blocks: dict[bytes, bytes] = {}
         self.descriptions: dict[bytes, bytes] = {}
+        self.most_pairs = MOST_USER_PROPERTIES
         self.positions_are_ours = False
         """A delivery store is there: the property that carries positions may not be passed on."""
 
@@ -53,7 +55,7 @@ class KnownProperties:
         """A block that can be passed on, as a delivery store keeps it."""
         found = self.descriptions.get(block)
         if found is None:
-            packet = decode(0x30, b"\x00\x01t" + block, V5, FROM_CLIENT)
+            packet = decode(0x30, b"\x00\x01t" + block, V5, FROM_CLIENT, ANY_NUMBER)
             assert isinstance(packet, Publish)
             found = described(message_of(packet, "", 0.0), 0.0)
             if len(block) <= LONGEST_CACHED:
@@ -65,7 +67,7 @@ class KnownProperties:
     def _canonical(self, block: bytes) -> bytes:
         """The properties as the ordinary way would write them; b"" when they are wrong or not the same for all."""
         try:
-            packet = decode(0x30, b"\x00\x01t" + block, V5, FROM_CLIENT)
+            packet = decode(0x30, b"\x00\x01t" + block, V5, FROM_CLIENT, self.most_pairs)
         except RemoteProtocolError:
             return b""
         assert isinstance(packet, Publish)

@@ -19,6 +19,7 @@ from headwater.session.session import Session
 from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import Publish
+from headwater.wire.primitives import ANY_NUMBER
 
 PACKET_ID: Final[list[bytes]] = [i.to_bytes(2, "big") for i in range(65536)]
 HEADERS: Final = 4
@@ -207,6 +208,6 @@ def message_of_packet(packet: bytes, version: int, sender: int, publisher: str, 
     start = 2
     while packet[start - 1] & 0x80:
         start += 1
-    publish = decode(packet[0], packet[start:], version, sender)
+    publish = decode(packet[0], packet[start:], version, sender, ANY_NUMBER)
     assert isinstance(publish, Publish)
     return message_of(publish, publisher, now)

@@ -108,6 +108,7 @@ class Server(Flow):
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
         hot.outbound_buffer = config.outbound_buffer
         hot.takes_qos1 = config.max_qos > 0
+        hot.properties.most_pairs = config.max_user_properties
         hot.fanouts.max_topic_length = config.max_topic_length
         hot.fanouts.max_topic_levels = config.max_topic_levels
         self.deciding = Deciding()
@@ -164,7 +165,7 @@ class Server(Flow):
         if kind in (SUBSCRIBE, UNSUBSCRIBE) and len(body) > LONG_LIST and not hooks.slow:
             self.subscribing.long_packet(channel, first_byte, body)
             return
-        packet = decode(first_byte, body, channel.version, FROM_CLIENT)
+        packet = decode(first_byte, body, channel.version, FROM_CLIENT, self.hot.properties.most_pairs)
         if hooks.slow:
             packet = hooks.transform("packet_read", packet, channel)
         if kind == PINGREQ:

@@ -9,14 +9,21 @@ from headwater.node.busy import Task
 from headwater.node.channel import Channel
 from headwater.node.chores import Chore
 from headwater.node.retained_sender import MORE, UNREAD
-from headwater.routing.topics import SHARE_PREFIX, InvalidTopicFilter, check_filter, has_wildcard, split_shared
+from headwater.routing.topics import (
+    SHARE_PREFIX,
+    FilterTooDeep,
+    InvalidTopicFilter,
+    check_filter,
+    has_wildcard,
+    split_shared,
+)
 from headwater.session.session import Session
 from headwater.wire.decode import FilterList
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, Packet, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
 from headwater.wire.reasons import (
+    MALFORMED_PACKET,
     NO_SUBSCRIPTION_EXISTED,
-    NOT_AUTHORIZED,
     PROTOCOL_ERROR,
     QUOTA_EXCEEDED,
     SHARED_SUBSCRIPTIONS_NOT_SUPPORTED,
@@ -103,6 +110,7 @@ class _Unsubscribe(Task):
         for name in self.filters[done : done + SOME]:
             subscription = session.subscriptions.pop(name, None)
             if subscription is None:
+                server.subscribing.parts_of(self.channel, name)
                 self.reasons.append(NO_SUBSCRIPTION_EXISTED)
                 continue
             server.subscribing.remove(session, subscription)
@@ -162,7 +170,8 @@ class Subscribing:
 
     def long_packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
         """The same for one with so many topic filters that decoding them takes long."""
-        self.server.begin(_Long(self.server, channel, FilterList(first_byte, body, channel.version)))
+        filters = FilterList(first_byte, body, channel.version, self.server.config.max_user_properties)
+        self.server.begin(_Long(self.server, channel, filters))
 
     def task(self, channel: Channel, packet: Packet) -> Task:
         if isinstance(packet, Subscribe):
@@ -258,11 +267,10 @@ class Subscribing:
         config = self.server.config
         if len(request.filter.encode()) > config.max_topic_length:
             return TOPIC_FILTER_INVALID
-        try:
-            subscription.share, subscription.filter = split_shared(request.filter)
-            check_filter(subscription.filter, config.max_topic_levels)
-        except InvalidTopicFilter:
+        parts = self.parts_of(channel, request.filter)
+        if parts is None:
             return TOPIC_FILTER_INVALID
+        subscription.share, subscription.filter = parts
         if subscription.share is not None:
             if request.no_local:
                 raise RemoteProtocolError(PROTOCOL_ERROR, "no local on a shared subscription")  # [MQTT-3.8.3-4]
@@ -272,9 +280,31 @@ class Subscribing:
             return self._not_supported(channel, WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards")
         rights = channel.rights
         if rights is not None and not rights.may_subscribe(subscription.filter, subscription.share is not None):
-            return NOT_AUTHORIZED
+            return self.server.access.settings.refused_subscription
         refusal = self.server.hooks.allow("acl_check", channel, subscription.filter, False)
         return SUCCESS if refusal is None else refusal.reason
+
+    def parts_of(self, channel: Channel, name: str) -> tuple[str | None, str] | None:
+        """The share of a filter, if it has one, and the rest. None: it is correctly formed, and not accepted.
+
+        [MQTT-4.7.1-1, 4.7.1-2, 4.8.2-1, 4.8.2-2] One that cannot be is data that the protocol does not allow, which
+        ends the connection [MQTT-4.13.1-1; 3.1.1: MQTT-4.8.0-1]: 0x8F is for those that are "correctly formed".
+        Mosquitto calls the packet malformed. 3.1.1 knows no shared subscriptions: nothing is wrong with a `$share/g`.
+        """
+        terse = self.server.config.terse
+        try:
+            parts = split_shared(name)
+        except InvalidTopicFilter as error:
+            if channel.version != V5:
+                return None
+            raise RemoteProtocolError(MALFORMED_PACKET if terse else PROTOCOL_ERROR, str(error)) from None
+        try:
+            check_filter(parts[1], self.server.config.max_topic_levels)
+        except FilterTooDeep:
+            return None
+        except InvalidTopicFilter as error:
+            raise RemoteProtocolError(MALFORMED_PACKET if terse else PROTOCOL_ERROR, str(error)) from None
+        return parts
 
     def _not_supported(self, channel: Channel, reason: int, what: str) -> int:
         """A 5.0 client was told in CONNACK, so it broke the protocol; a 3.1.1 client could not know."""

@@ -23,6 +23,7 @@ from headwater.session.translate import message_of
 from headwater.session.waiting import Budget
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import V5, V311, Publish
+from headwater.wire.primitives import ANY_NUMBER
 
 if TYPE_CHECKING:
     from headwater.node.delivery.coordinator import Coordinator
@@ -137,7 +138,7 @@ class Turn:
                 shift += 7
                 if byte < 0x80:
                     break
-            packet = decode(blob[pos], blob[p : p + remaining], version, FROM_CLIENT)
+            packet = decode(blob[pos], blob[p : p + remaining], version, FROM_CLIENT, ANY_NUMBER)
             assert isinstance(packet, Publish)
             pos = p + remaining
             message = message_of(packet, "", self.now)

@@ -17,6 +17,10 @@ class InvalidTopicFilter(ValueError):
     """A topic filter that the standard, or the broker's limit of levels, does not allow."""
 
 
+class FilterTooDeep(InvalidTopicFilter):
+    """A topic filter that is well formed as far as was looked, with more levels than the broker takes."""
+
+
 class InvalidTopicName(ValueError):
     """A topic name that the standard, or the broker's limit of levels, does not allow."""
 
@@ -70,7 +74,7 @@ def check_filter(filter: str, max_levels: int) -> None:
         raise InvalidTopicFilter("the topic filter has a null character")  # [MQTT-4.7.3-2]
     # Before the split below: a refused filter should cost little.
     if _has_more_levels(filter, max_levels):
-        raise InvalidTopicFilter(f"the topic filter has more than {max_levels} levels")
+        raise FilterTooDeep(f"the topic filter has more than {max_levels} levels")
     if not has_wildcard(filter):
         return
     levels = filter.split("/")

@@ -13,6 +13,7 @@ from headwater.session.rights import Rights
 from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import Publish
+from headwater.wire.primitives import ANY_NUMBER
 
 if TYPE_CHECKING:
     from headwater.session.connection import Connection
@@ -55,7 +56,7 @@ class Session:
             start = 2
             while packet[start - 1] & 0x80:
                 start += 1
-            publish = decode(packet[0], packet[start:], flight.version, FROM_CLIENT)
+            publish = decode(packet[0], packet[start:], flight.version, FROM_CLIENT, ANY_NUMBER)
             assert isinstance(publish, Publish)
             message = message_of(publish, flight.publisher, 0.0)
             message.position = flight.position

@@ -50,7 +50,7 @@ from .packets import (
     Will,
 )
 from .primitives import Reader
-from .properties import WILL, decode_properties
+from .properties import MOST_USER_PROPERTIES, WILL, decode_properties
 from .reasons import (
     ALLOWED_REASONS,
     ALLOWED_RETURN_CODES_311,
@@ -84,26 +84,28 @@ class UnsupportedVersionError(RemoteProtocolError):
         self.level = level
 
 
-def decode(first_byte: int, body: bytes, version: int, role: int) -> Packet:
+def decode(first_byte: int, body: bytes, version: int, role: int, most_pairs: int = MOST_USER_PROPERTIES) -> Packet:
     """The packet with this first byte and body, sent by `role` (FROM_CLIENT, FROM_SERVER) in protocol `version`.
 
-    A CONNECT names its own version, so `version` is not looked at for it.
+    A CONNECT names its own version, so `version` is not looked at for it. More than `most_pairs` user properties are
+    an error; who decodes what was accepted before says ANY_NUMBER.
     """
     packet_type = first_byte >> 4
     if packet_type == PUBLISH:
-        return _decode_publish(first_byte & 0x0F, body, version, role)
+        return _decode_publish(first_byte & 0x0F, body, version, role, most_pairs)
     if packet_type == 0 or (packet_type == AUTH and version == V311):
         raise RemoteProtocolError(MALFORMED_PACKET, f"packet type {packet_type} is reserved")
     _check_flags(first_byte)
     if (_CLIENT_ONLY if role == FROM_SERVER else _SERVER_ONLY) >> packet_type & 1:
         raise RemoteProtocolError(PROTOCOL_ERROR, f"packet type {packet_type} does not go in this direction")
     if packet_type == CONNECT:
-        return decode_connect(body)
+        return decode_connect(body, most_pairs)
     if packet_type in (SUBSCRIBE, UNSUBSCRIBE):
-        filters = FilterList(first_byte, body, version)
+        filters = FilterList(first_byte, body, version, most_pairs)
         filters.decode(MOST_FILTERS + 1)
         return filters.packet
     reader = Reader(body, 0, len(body))
+    reader.most_pairs = most_pairs
     packet = _decode_body(packet_type, reader, version, role)
     reader.finish()
     return packet
@@ -135,7 +137,6 @@ def _check_topic_name(topic: str) -> None:
 
 
 def _check_topic_filter(topic_filter: str) -> None:
-    """Only what no server could answer: a misplaced wildcard is for SUBACK to refuse."""
     if topic_filter == "":  # [MQTT-4.7.3-1]
         raise RemoteProtocolError(PROTOCOL_ERROR, "empty topic filter")
 
@@ -147,13 +148,14 @@ def _decode_reason(packet_type: int, reader: Reader) -> int:
     return reason
 
 
-def _decode_publish(flags: int, body: bytes, version: int, role: int) -> Publish:
+def _decode_publish(flags: int, body: bytes, version: int, role: int, most_pairs: int) -> Publish:
     qos = flags >> 1 & 3
     if qos == 3:  # [MQTT-3.3.1-4]
         raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH with QoS 3")
     if qos == 0 and flags & 8:  # [MQTT-3.3.1-2]
         raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH with DUP and QoS 0")
     reader = Reader(body, 0, len(body))
+    reader.most_pairs = most_pairs
     topic = reader.string()
     _check_topic_name(topic)
     packet_id = 0 if qos == 0 else reader.packet_id()
@@ -190,10 +192,11 @@ def _decode_acknowledgement(packet_type: int, reader: Reader, version: int) -> P
 class FilterList:
     """A SUBSCRIBE or UNSUBSCRIBE whose topic filters are decoded some at a time: thousands take milliseconds."""
 
-    def __init__(self, first_byte: int, body: bytes, version: int) -> None:
+    def __init__(self, first_byte: int, body: bytes, version: int, most_pairs: int) -> None:
         packet_type = first_byte >> 4
         _check_flags(first_byte)
         self.reader = Reader(body, 0, len(body))
+        self.reader.most_pairs = most_pairs
         self.version = version
         packet_id = self.reader.packet_id()
         properties = decode_properties(self.reader, packet_type) if version == V5 else None
@@ -310,9 +313,10 @@ def _decode_auth(reader: Reader, role: int) -> Auth:
     return Auth(reason, properties)
 
 
-def decode_connect(body: bytes) -> Connect:
+def decode_connect(body: bytes, most_pairs: int = MOST_USER_PROPERTIES) -> Connect:
     """The CONNECT with this body; raises UnsupportedVersionError if it is not MQTT 3.1, 3.1.1 or 5.0."""
     reader = Reader(body, 0, len(body))
+    reader.most_pairs = most_pairs
     protocol_name = reader.string()
     level = reader.byte()
     version = level & ~BRIDGE

@@ -18,6 +18,9 @@ UINT16_MAX: Final = 0xFFFF
 UINT32_MAX: Final = 0xFFFF_FFFF
 
 
+ANY_NUMBER: Final = 1 << 30
+
+
 class Reader:
     """A cursor over `data[pos:end]`."""
 
@@ -25,6 +28,8 @@ class Reader:
         self.data = data
         self.pos = pos
         self.end = end
+        self.most_pairs = ANY_NUMBER
+        """User properties that a packet may have."""
 
     def left(self) -> int:
         return self.end - self.pos

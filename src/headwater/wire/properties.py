@@ -39,7 +39,8 @@ from .primitives import Reader, encode_binary, encode_string, encode_unsigned, e
 from .reasons import MALFORMED_PACKET, PROTOCOL_ERROR, QUOTA_EXCEEDED, TOPIC_ALIAS_INVALID
 
 MOST_USER_PROPERTIES: Final = 1000
-"""In one packet: five bytes on the wire become hundreds in memory, and a third of a microsecond."""
+"""In one packet of another's, by default: five bytes on the wire become hundreds in memory, and a third of a
+microsecond."""
 
 MOST_BYTES: Final = 1 << 17
 """Of the properties of one packet."""
@@ -117,6 +118,7 @@ def decode_properties(reader: Reader, packet_type: int) -> Properties | None:
     if size > MOST_BYTES:
         raise RemoteProtocolError(QUOTA_EXCEEDED, f"more than {MOST_BYTES} bytes of properties")
     block = Reader(reader.data, start, start + size)
+    block.most_pairs = reader.most_pairs
     properties = Properties()
     while block.left() > 0:
         identifier = block.varint()
@@ -140,10 +142,10 @@ def _decode_one(block: Reader, rule: PropertyRule, properties: Properties, packe
         pairs = properties.user_properties
         if pairs is None:
             properties.user_properties = [(name, value)]
-        elif len(pairs) < MOST_USER_PROPERTIES:
-            pairs.append((name, value))
         else:
-            raise RemoteProtocolError(QUOTA_EXCEEDED, f"more than {MOST_USER_PROPERTIES} user properties")
+            pairs.append((name, value))
+        if properties.user_properties is not None and len(properties.user_properties) > block.most_pairs:
+            raise RemoteProtocolError(QUOTA_EXCEEDED, f"more than {block.most_pairs} user properties")
     elif kind == VARINT:
         identifier = block.varint()
         _check_least(rule, identifier)

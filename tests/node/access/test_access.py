@@ -425,6 +425,13 @@ def test_subscribing_is_refused_as_the_version_allows(version: int, tmp_path: Pa
     assert subscribe(client, "r/a", "#", "w/x", "r/no", "$share/g/r/#", "$share/g/r/x") == expected
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_the_reason_of_a_refused_subscription(version: int, tmp_path: Path) -> None:
+    broker = broker_with(acl_file=rules_file(tmp_path, RULES), refused_subscription=0x8F, others=ANY)
+    refused = 0x8F if version == 5 else 0x80
+    assert subscribe(come(broker, "u", "c", version), "r/a", "w/x") == [1, refused]
+
+
 @pytest.mark.parametrize("hot", [True, False])
 def test_what_a_wildcard_takes_in_is_looked_at_again(hot: bool, tmp_path: Path) -> None:
     broker = broker_with(acl_file=rules_file(tmp_path, RULES), others=ANY, hot=hot)

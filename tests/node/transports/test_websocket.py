@@ -54,6 +54,14 @@ def test_the_response() -> None:
         assert not any("extensions" in line for line in head)
 
 
+@pytest.mark.parametrize(("offered", "chosen"), [("mqttv3.1", "mqttv3.1"), ("mqttv3.1, mqtt", "mqtt")])
+def test_the_sub_protocol_of_old_clients(offered: str, chosen: str) -> None:
+    with serving(WEB) as served:
+        connection = raw(served.port())
+        connection.sendall(request("/mqtt", protocol=offered))
+        assert f"sec-websocket-protocol: {chosen}" in response(connection).decode().lower().split("\r\n")
+
+
 @pytest.mark.parametrize(
     ("asked", "status"),
     [

@@ -66,6 +66,12 @@ class AccessSettings(Settings):
         description="Which filters may be subscribed to: those with a topic in common with what may be read, those "
         "within one rule, or all (as Mosquitto does). Delivery is checked in each case.",
     )
+    refused_subscription: Literal[0x80, 0x83, 0x87, 0x8F, 0x97] = Field(
+        default=0x87,
+        description="Reason code of a subscription that the rules refuse: 0x80 (128, unspecified), 0x83 (131, "
+        "implementation specific), 0x87 (135, not authorized), 0x8F (143, topic filter invalid) or 0x97 (151, quota "
+        "exceeded). 3.1.1 has 0x80 alone.",
+    )
     acl_retained: bool = Field(
         default=False,
         description="Whether a new subscriber is not sent retained messages whose publisher may not publish there any "

@@ -28,6 +28,7 @@ from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.encode import encode
 from headwater.wire.packets import V5, Properties, Publish
+from headwater.wire.primitives import ANY_NUMBER
 
 SESSION: Final = b"s"
 SUBSCRIPTION: Final = b"u"
@@ -120,7 +121,7 @@ def message_in(record: bytes, offset: float) -> Message:
             message.expires_at = expires_at if expires_at == NEVER else expires_at - offset
             message.owner = owner if has_owner else None
             return message
-    packet = decode(first, record[body:], version, FROM_CLIENT)
+    packet = decode(first, record[body:], version, FROM_CLIENT, ANY_NUMBER)
     message = message_of(cast(Publish, packet), publisher, 0.0)
     message.expires_at = expires_at if expires_at == NEVER else expires_at - offset
     message.owner = owner if has_owner else None

@@ -13,7 +13,8 @@ from headwater.node.channel import Channel
 
 log = logging.getLogger("headwater.transports")
 
-SUB_PROTOCOL = "mqtt"
+SUB_PROTOCOLS = ("mqtt", "mqttv3.1")
+"""What clients may offer. The second is what those of MQTT 3.1 say, and others that are as old."""
 BAD_REQUEST = 400
 FORBIDDEN = 403
 NOT_FOUND = 404
@@ -41,13 +42,14 @@ class Upgrade:
         if status:
             log.info("%s was refused a WebSocket: %s", channel.address, why)
             return False, self._refusal(connection, RejectConnection(status_code=status))
-        return True, connection.send(AcceptConnection(subprotocol=SUB_PROTOCOL))  # [MQTT-6.0.0-4]
+        chosen = next(name for name in SUB_PROTOCOLS if name in request.subprotocols)
+        return True, connection.send(AcceptConnection(subprotocol=chosen))  # [MQTT-6.0.0-4]
 
     def _judge(self, request: Request) -> tuple[int, str]:
         """The status to refuse it with, and why; 0: it is fine."""
         if self._path not in ("/", request.target.partition("?")[0]):
             return NOT_FOUND, f"there is nothing at {request.target!r}"
-        if SUB_PROTOCOL not in request.subprotocols:  # [MQTT-6.0.0-3]
+        if not any(name in request.subprotocols for name in SUB_PROTOCOLS):  # [MQTT-6.0.0-3]
             return BAD_REQUEST, "the sub-protocol mqtt was not offered"
         origin = next((value for name, value in request.extra_headers if name.lower() == b"origin"), None)
         if self._origins and origin is not None and origin.decode("latin-1").lower() not in self._origins:
