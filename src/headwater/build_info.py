@@ -49,6 +49,7 @@ COMPILED: Final = (
     "node/ending",
     "node/delivering",
     "node/sharing",
+    "node/admission",
     "node/publishing",
     "node/retained_sender",
     "node/subscribing",

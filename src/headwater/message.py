@@ -15,6 +15,16 @@ NEVER: Final = float("inf")
 POSITION_PROPERTY: Final = "headwater-position"
 """The user property by which a subscriber asks for positions (`yes`), and in which they come (`store:number`)."""
 
+OVERHEAD: Final = 256
+"""Bytes that a kept message counts with beside what it carries: what the objects around it take."""
+PAIR_OVERHEAD: Final = 160
+"""The same for each user property."""
+
+
+def text_size(text: str) -> int:
+    """Bytes that a text takes in memory, at most: one character beyond ASCII makes all of them wide."""
+    return len(text) if text.isascii() else 4 * len(text)
+
 
 class Message:
     """An application message on its way through a broker.
@@ -77,6 +87,20 @@ class Message:
         )
         copy.owner = self.owner
         return copy
+
+    def size(self) -> int:
+        """Bytes that it counts with while it is kept, in memory: all that its publisher chose, and the objects."""
+        size = len(self.payload) + text_size(self.topic) + text_size(self.publisher) + OVERHEAD
+        if self.user_properties is not None:
+            for name, value in self.user_properties:
+                size += text_size(name) + text_size(value) + PAIR_OVERHEAD
+        if self.correlation_data is not None:
+            size += len(self.correlation_data)
+        if self.response_topic is not None:
+            size += text_size(self.response_topic)
+        if self.content_type is not None:
+            size += text_size(self.content_type)
+        return size
 
     def __repr__(self) -> str:
         retained = ", retain" if self.retain else ""

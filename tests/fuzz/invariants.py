@@ -15,7 +15,6 @@ from headwater.routing.dispatcher import Member
 from headwater.routing.reports import LONGEST_TIME, MOST_WAITING
 from headwater.session.connection import CLOSING, CONNECTED
 from headwater.session.session import Session
-from headwater.session.waiting import waiting_size
 
 
 def check(server: Server) -> None:
@@ -59,7 +58,7 @@ def _check_channel(server: Server, channel: Channel) -> None:
 def _check_session(server: Server, session: Session) -> None:
     outbound = session.outbound
     assert server.sessions[session.client_id] is session
-    assert outbound.queued_bytes == sum(waiting_size(delivery) for delivery in outbound.queue or ())
+    assert outbound.queued_bytes == sum(delivery.message.size() for delivery in outbound.queue or ())
     assert outbound.waiting() <= outbound.max_messages
     assert outbound.queued_bytes <= outbound.max_bytes
     assert set(outbound.unsent) <= set(outbound.flights)
@@ -96,7 +95,7 @@ def _check_groups(server: Server) -> None:
     for group, line in server.sharing.lines.items():
         assert server.router.groups.get(group.share, group.filter) is group, "something waits in a group that has ended"
         assert line.waiting() > 0
-        assert line.queued_bytes == sum(waiting_size(delivery) for delivery in line.queue or ())
+        assert line.queued_bytes == sum(delivery.message.size() for delivery in line.queue or ())
         for member in group.members():
             assert not (member.online and has_room(member)), "something waits that a member could take"
 

@@ -24,9 +24,9 @@ from headwater.session.waiting import (
     OVERFLOW,
     OVERHEAD,
     QUEUED,
+    REFUSE,
     SEND,
     Budget,
-    waiting_size,
 )
 
 TOPIC = "t"
@@ -60,7 +60,7 @@ class OutboundMachine(RuleBasedStateMachine):
     """Does with an Outbound what the server does, and keeps its own account of every message ever offered."""
 
     @initialize(
-        policy=st.sampled_from([DROP_NEWEST, DROP_OLDEST, DISCONNECT_WHEN_FULL]),
+        policy=st.sampled_from([DROP_NEWEST, DROP_OLDEST, DISCONNECT_WHEN_FULL, REFUSE]),
         max_messages=st.integers(0, 4),
         max_bytes=st.sampled_from([0, 300, 700, 100_000]),
         limit=st.sampled_from([600, 1200, 100_000]),
@@ -135,32 +135,29 @@ class OutboundMachine(RuleBasedStateMachine):
             self.dropped.add(self.offered)  # the server does not offer these
             return
         nothing_waits = not self.waiting and all(each.on_this_connection for each in self.flights.values())
+        was_full = self.outbound.full
         used = self.budget.used
         result = self.outbound.offer(new, self.connected)
         if result == SEND:
             assert nothing_waits, "overtook what waits"
             self.send(new)
             return
-        may_fly = self.room() > 0 and used < self.budget.limit
-        assert not (self.connected and nothing_waits and (qos == 0 or may_fly)), "waits for nothing"
-        self.check_policy(new, result)
+        assert not (self.connected and nothing_waits and (qos == 0 or self.room() > 0)), "waits for nothing"
+        memory = used + new.message.size() <= self.budget.limit
+        if qos == 0 and (was_full or not memory):
+            assert result == DROPPED, "QoS 0 gives way to what others need"
+            self.dropped.add(self.offered)
+        else:
+            self.check_policy(new, result)
 
     def check_policy(self, new: Delivery, result: int) -> None:
+        """What memory others need does not count: what was let in is kept."""
         outbound = self.outbound
-        elsewhere = self.others + outbound.flying_bytes()
-        could_wait = (
-            outbound.max_messages > 0
-            and waiting_size(new) <= outbound.max_bytes
-            and elsewhere + waiting_size(new) <= self.budget.limit
-        )
-        waited = sum(waiting_size(each) for each in self.waiting)
-        fits = (
-            len(self.waiting) < outbound.max_messages
-            and waited + waiting_size(new) <= outbound.max_bytes
-            and elsewhere + waited + waiting_size(new) <= self.budget.limit
-        )
+        could_wait = outbound.max_messages > 0 and new.message.size() <= outbound.max_bytes
+        waited = sum(each.message.size() for each in self.waiting)
+        fits = len(self.waiting) < outbound.max_messages and waited + new.message.size() <= outbound.max_bytes
         given_up = outbound.take_given_up()
-        if fits:
+        if fits or outbound.policy == REFUSE:
             assert result == QUEUED and not given_up
         elif outbound.policy == DROP_OLDEST and could_wait:
             assert result == QUEUED and given_up
@@ -249,10 +246,16 @@ class OutboundMachine(RuleBasedStateMachine):
             packet_id: each.qos for packet_id, each in self.flights.items()
         }
         assert [number_of(each) for each in outbound.queue or ()] == [number_of(each) for each in self.waiting]
-        assert outbound.waiting() == len(self.waiting) <= outbound.max_messages
-        assert outbound.queued_bytes == sum(waiting_size(each) for each in self.waiting) <= outbound.max_bytes
+        assert outbound.waiting() == len(self.waiting)
+        assert outbound.queued_bytes == sum(each.message.size() for each in self.waiting)
+        full = len(self.waiting) >= outbound.max_messages or outbound.queued_bytes >= outbound.max_bytes
+        if outbound.policy == REFUSE:
+            assert outbound.full == (full and bool(self.waiting)), "publishers are told what is not so"
+        else:
+            assert len(self.waiting) <= outbound.max_messages and outbound.queued_bytes <= outbound.max_bytes
+        assert self.budget.full_lines == outbound.full
         unreleased = sum(not each.released for each in self.flights.values())
-        assert outbound.flying_bytes() == unreleased * FLIGHT
+        assert outbound.flying_bytes() == unreleased * FLIGHT + len(self.flights) * OVERHEAD
         assert self.budget.used == outbound.queued_bytes + outbound.flying_bytes() + self.others
 
     @invariant()
@@ -277,7 +280,7 @@ def test_whatever_happens_promises_and_accounts_hold() -> None:
 
 
 def test_a_waiting_message_is_counted_with_all_it_carries() -> None:
-    plain = waiting_size(delivery(1, size=100))
+    plain = delivery(1, size=100).message.size()
     assert plain == 100 + len(TOPIC) + OVERHEAD
     message = Message(
         TOPIC,
@@ -287,7 +290,7 @@ def test_a_waiting_message_is_counted_with_all_it_carries() -> None:
         content_type="t" * 30,
         user_properties=[("k" * 40, "v" * 50), ("", "")],
     )
-    assert waiting_size(Delivery(message, 1, False)) >= plain + 10 + 20 + 30 + 40 + 50
+    assert message.size() >= plain + 10 + 20 + 30 + 40 + 50
 
 
 def test_all_packet_ids_in_use() -> None:
@@ -331,15 +334,15 @@ def test_what_can_never_fit_takes_nobodys_place(policy: int) -> None:
 
 
 def test_unacknowledged_messages_count_until_they_are_acknowledged() -> None:
-    """A reader that never acknowledges takes from the budget of all; when it is used up, messages give way."""
+    """A reader that never acknowledges takes from the budget of all. When it is used up, only QoS 0 gives way here."""
     budget = Budget(1000)
     outbound = Outbound(budget, 10, 10_000, DROP_NEWEST)
-    outbound.connected(10)
+    outbound.connected(2)
     for number in (1, 2):
         assert outbound.offer(delivery(number), True) == SEND
-        outbound.fly(outbound.take_id(), delivery(number), 500)
+        outbound.fly(outbound.take_id(), delivery(number), 500 - OVERHEAD)
     assert budget.used == 1000
-    assert outbound.offer(delivery(3), True) == DROPPED
+    assert outbound.offer(delivery(3), True) == QUEUED, "what was let in is kept"
+    assert outbound.offer(delivery(4, 0), True) == DROPPED
     assert outbound.acknowledged(1) is not None
-    assert budget.used == 500
-    assert outbound.offer(delivery(3), True) == SEND
+    assert budget.used == 500 + delivery(3).message.size()

@@ -20,7 +20,7 @@ from typing import Final
 
 from headwater.bench import machine
 from headwater.bench.contenders import running
-from headwater.message import Delivery, Message, Subscription
+from headwater.message import Message, Subscription
 from headwater.node.persistence.records import (
     MESSAGE,
     SESSION,
@@ -37,7 +37,7 @@ from headwater.node.persistence.schema import open_folder
 from headwater.session.kept import Kept, Stored
 from headwater.session.outbound import Outbound
 from headwater.session.session import Session
-from headwater.session.waiting import Budget, waiting_size
+from headwater.session.waiting import Budget
 from headwater.wire import encode
 from headwater.wire.packets import Connect
 
@@ -95,7 +95,7 @@ def _session(writer: Writer, client_id: str, waiting: int) -> None:
         stored = Stored(writer.next(), message, b"", b"", 0, "")
         kept = Kept(writer.next(), session.number, stored, 1)
         writer.put(number_key(MESSAGE, stored.number), record_of(message, 0.0))
-        size = waiting_size(Delivery(message, 1, False))
+        size = message.size()
         writer.put(delivery_key(session.number, kept.number), delivery_record(kept, size, ""))
 
 

@@ -64,6 +64,7 @@ RELOADABLE: Final = frozenset(
         *("allow_anonymous", "log_level", "max_connections", "max_sessions", "connect_timeout", "max_keep_alive"),
         *("max_session_expiry", "max_packet_size", "max_connect_size", "topic_alias_maximum", "response_information"),
         *("server_reference", "max_inflight", "max_queued_messages", "max_queued_bytes", "queue_full"),
+        "publisher_wait",
         *("max_queue_memory", "write_timeout", "max_subscriptions", "max_retained"),
         *("max_retained_bytes", "bridges", "access", "admin.token", "admin.token_file", "admin.open_metrics"),
     }
@@ -168,12 +169,22 @@ class Config(Settings):
     )
     max_queued_messages: int = Field(default=10_000, ge=0, description="Messages that wait per session.")
     max_queued_bytes: int = Field(default=64 * MIB, ge=0, description="Bytes that wait per session.")
-    queue_full: Literal["drop_newest", "drop_oldest", "disconnect"] = Field(
+    queue_full: Literal["drop_newest", "drop_oldest", "disconnect", "refuse"] = Field(
         default="drop_newest",
-        description="What gives way when a session's queue is full: the new message, the oldest, the client.",
+        description="What gives way when a session's queue is full: the new message, the oldest, the client, or the "
+        "publisher, who is refused (0x97; 3.1.1: not read from) until there is room.",
     )
     max_queue_memory: int = Field(
-        default=1024 * MIB, ge=0, description="Bytes that wait in all sessions and connections together."
+        default=256 * MIB,
+        ge=0,
+        description="Bytes that wait in all sessions and connections together; when it is used up, messages of QoS 1 "
+        "and 2 are refused (0x97; 3.1.1: their publishers are not read from).",
+    )
+    publisher_wait: float = Field(
+        default=30.0,
+        gt=0,
+        description="Seconds that a 3.1.1 publisher is not read from for lack of room in queues, before its connection "
+        "ends with the message unacknowledged.",
     )
     outbound_buffer: int = Field(
         default=16 * MIB,
@@ -243,7 +254,7 @@ class Config(Settings):
         default=0.05, gt=0, description="Seconds that changes may wait to be written, with durability `async`."
     )
     queue_memory: int = Field(
-        default=256 * MIB,
+        default=128 * MIB,
         ge=0,
         description="Bytes waiting for clients from which on the content of more is on disk only, if there is a "
         "`data_dir`.",

@@ -2,11 +2,14 @@
 
     recipient or group -> Delivery (QoS, retain, identifiers) -> offer -> sent now | queued | dropped by a stated policy
 
+Who is told of a drop of QoS 1 or 2: the publisher, before it is acknowledged, where memory is short (admission.py); the
+log and the counters, where the policy of a full queue was chosen.
 What is offered never overtakes what waits, and what a fan-out of this turn still holds is settled first.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from typing import TYPE_CHECKING, Final, cast
@@ -23,12 +26,14 @@ from headwater.session.connection import CONNECTED
 from headwater.session.kept import AWAY, Kept
 from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
-from headwater.session.waiting import DISCONNECT_WHEN_FULL, QUEUED, SEND
+from headwater.session.waiting import DISCONNECT_WHEN_FULL, OVERFLOW, QUEUED, SEND, Waiting
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
 if TYPE_CHECKING:
     from headwater.node.persistence.journal import Journal
     from headwater.node.server import Server
+
+log = logging.getLogger("headwater.server")
 
 BURST: Final = 1 << 20
 """Bytes above `outbound_buffer` that one turn may write for one reader before its QoS 0 messages are dropped: small
@@ -36,6 +41,8 @@ packets can ask for much (SUBSCRIBE for all retained messages, PUBLISH by alias 
 
 SOME: Final = 16
 """Waiting messages that are sent between two looks at the clock."""
+TELL_AGAIN: Final = 60.0
+"""Seconds between two lines of the log about one full queue."""
 
 
 def _member(session: Session, group: object) -> Member | None:
@@ -98,11 +105,13 @@ class Delivering(Deliver):
                 self._tell_given_up(session)
             if len(outbound.flights) == MAX_PACKET_ID:
                 self.server.hooks.tell("packet_id_exhausted", session.client_id)
-        else:
+        elif result == OVERFLOW:
             self._no_room(session, channel, delivery)
+        else:
+            self._gave_way(session, delivery)
 
     def _no_room(self, session: Session, channel: Channel | None, delivery: Delivery) -> None:
-        self.dropped(session, delivery, QUEUE_FULL)
+        self._gave_way(session, delivery)
         if channel is not None and session.outbound.policy == DISCONNECT_WHEN_FULL:
             self.server.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
 
@@ -216,7 +225,33 @@ class Delivering(Deliver):
 
     def _tell_given_up(self, session: Session) -> None:
         for delivery in session.outbound.take_given_up():
-            self.dropped(session, delivery, self.why_given_up(delivery))
+            if self.why_given_up(delivery) == EXPIRED:
+                self.dropped(session, delivery, EXPIRED)
+            else:
+                self._gave_way(session, delivery)
+
+    def _gave_way(self, session: Session, delivery: Delivery) -> None:
+        """The session's queue is full: the policy that was chosen has cost this message."""
+        self.dropped(session, delivery, QUEUE_FULL)
+        if delivery.qos:
+            self.tell_full(session.outbound, session.client_id)
+
+    def tell_full(self, line: Waiting, whose: str) -> None:
+        """A message that was acknowledged gave way in a line: say so, once in a while."""
+        line.untold += 1
+        now = self.server.hot.now
+        if now < line.told_at + TELL_AGAIN:
+            return
+        log.warning(
+            "the queue of %.200r is full (%d messages, %d bytes); dropped: %d (queue_full = %s)",
+            whose,
+            line.waiting(),
+            line.queued_bytes,
+            line.untold,
+            self.server.config.queue_full,
+        )
+        line.told_at = now
+        line.untold = 0
 
     def why_given_up(self, delivery: Delivery) -> int:
         """A line gives up what has expired, and what gives way to others."""

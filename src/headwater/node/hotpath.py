@@ -287,6 +287,9 @@ class HotPath(Taking):
                 props = data[te + 2 : body]
             else:
                 props = NO_PROPERTIES
+        budget = self.budget
+        if budget.used >= budget.limit or budget.full_lines:
+            return 0  # it may have to be refused, or to wait
         if self.open:
             self.settle_all()
         if fanout.unacked4 or fanout.unacked5 or (fanout.acked4 if v5 else fanout.acked5) or fanout.any_special:
@@ -312,6 +315,7 @@ class HotPath(Taking):
             self.journal.promise(channel)
         stored: Stored | None = None
         position = 0
+        budget = self.budget
         like = len(head)
         skip = 2 + len(props)
         count = 0
@@ -336,6 +340,8 @@ class HotPath(Taking):
                 acks.append(data[te : te + 2])
             count += 1
             if end + size > n or data[end : end + like] != head:
+                break
+            if budget.used >= budget.limit or budget.full_lines:
                 break
             if props and data[te + size + 2 : te + size + skip] != props:
                 break

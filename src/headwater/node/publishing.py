@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.access")
 log_drops = logging.getLogger("headwater.store")
+
+WAIT: Final = -1
+"""In place of a reason code: there is no room now, and the client cannot be told so."""
 
 
 class Publishing:
@@ -62,16 +65,23 @@ class Publishing:
 
     def publish(self, channel: Channel, packet: Publish) -> None:
         self.server.stats.publish_received += 1
-        session = channel.session
-        assert session is not None
         topic = channel.topic_of(packet)
         self._check(channel, packet, topic)
+        self.take(channel, packet, topic)
+
+    def take(self, channel: Channel, packet: Publish, topic: str) -> None:
+        """Route a PUBLISH that is as it should be, and acknowledge it; where that has to wait, later."""
+        session = channel.session
+        assert session is not None
         journal = self.server.journal
         if packet.qos == 2 and not self._is_new(channel, session, packet):
             self.server.send(channel, Pubrec(packet.packet_id))
             self.server.promise(channel)
             return
         reason = self._accept(channel, session, packet, topic)
+        if reason == WAIT:
+            self.server.admission.wait(channel, packet, topic)
+            return
         if journal is not None and packet.qos:
             if packet.qos == 2 and reason < 0x80:
                 journal.received(session, packet.packet_id)
@@ -116,6 +126,8 @@ class Publishing:
             return NOT_AUTHORIZED if v5 else SUCCESS
         if self.max_payload_size and len(packet.payload) > self.max_payload_size:
             return IMPLEMENTATION_SPECIFIC_ERROR if v5 else SUCCESS  # 0x95 is not for acknowledgements
+        if packet.qos and server.admission.refuses(channel, topic):
+            return QUOTA_EXCEEDED if server.admission.can_be_told(channel) else WAIT
         if server.hooks.slow:
             refusal = server.hooks.allow("acl_check", channel, topic, True)
             if refusal is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from headwater.message import Message
+from headwater.message import OVERHEAD, Message
 from headwater.node.channel import Channel
 from headwater.node.turn import Turn
 from headwater.routing.dispatcher import Member
@@ -91,14 +91,14 @@ class Sending(Turn):
         assert session is not None
         outbound = session.outbound
         budget = self.budget
-        size = len(head) + 2 + len(tail)
+        size = len(head) + len(tail) + 2 + OVERHEAD
         flight = Flight(1, None, head, tail, version, size)
         flight.group = group
         flight.publisher = publisher
         if commit:
             flight.commit = commit
             flight.position = position
-        if member.held or outbound.quota <= 0 or budget.used >= budget.limit:
+        if member.held or outbound.quota <= 0:
             delivery = session.flight_delivery(flight)
             delivery.message.stored = stored
             self.delivering.offer(session, delivery)
@@ -199,8 +199,7 @@ class Sending(Turn):
 
     def _may_fly(self, member: Member) -> bool:
         """Whether a message of QoS 1 can be sent to the member as such."""
-        quota = cast(Session, member.key).outbound.quota
-        return quota > 0 and member.subscription.qos > 0 and self.budget.used < self.budget.limit
+        return cast(Session, member.key).outbound.quota > 0 and member.subscription.qos > 0
 
 
 def message_of_packet(packet: bytes, version: int, sender: int, publisher: str, now: float) -> Message:

@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from headwater.node.access.access import Access
+from headwater.node.admission import Admission
 from headwater.node.channel import Channel, Entrance
 from headwater.node.config import Config
 from headwater.node.connecting import Connecting
@@ -42,7 +43,7 @@ from headwater.routing.shared import Groups
 from headwater.routing.topics import has_wildcard
 from headwater.session.connection import CLOSING, CONNECTED, NEW
 from headwater.session.session import Session
-from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, DROP_OLDEST, Budget
+from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, DROP_OLDEST, REFUSE, Budget
 from headwater.wire.decode import FROM_CLIENT, UnsupportedVersionError, decode
 from headwater.wire.errors import MisplacedPacketError, RemoteProtocolError
 from headwater.wire.packets import (
@@ -75,6 +76,7 @@ POLICIES: Final[dict[str, int]] = {
     "drop_newest": DROP_NEWEST,
     "drop_oldest": DROP_OLDEST,
     "disconnect": DISCONNECT_WHEN_FULL,
+    "refuse": REFUSE,
 }
 LINGER: Final = 1.0
 """Seconds in which a client may still read our last words before its socket is closed."""
@@ -122,6 +124,7 @@ class Server(Flow):
         self.sharing = hot.sharing = Sharing(self)
         self.publishing = Publishing(self)
         self.retained_sender = RetainedSender(self)
+        self.admission = Admission(self)
         self.subscribing = Subscribing(self)
         self.access = Access(self, config.access)
         self.policy = POLICIES[config.queue_full]

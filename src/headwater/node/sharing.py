@@ -120,6 +120,8 @@ class Sharing(Share):
         delivery = Delivery(message, message.qos, False, None, group)
         if line.wait(delivery) != QUEUED:
             self._dropped(group, message, QUEUE_FULL)
+            if message.qos:
+                self.server.delivering.tell_full(line, group.name)
         elif self.server.journal is not None:
             self.server.journal.keep_in_group(group, line, delivery)
         self._tell_given_up(group, line)
@@ -134,6 +136,11 @@ class Sharing(Share):
             line = Waiting(server.budget, config.max_queued_messages, config.max_queued_bytes, policy)
             self.lines[group] = line
         return line
+
+    def is_full(self, group: Group) -> bool:
+        """Whether what is for the group is refused now."""
+        line = self.lines.get(group)
+        return line is not None and line.full
 
     def pull(self, channel: Channel, session: Session) -> None:
         """The member may have room: what waits in its groups is sent to it, and if nothing is left it is ready."""
@@ -288,7 +295,10 @@ class Sharing(Share):
     def _tell_given_up(self, group: Group, line: Waiting) -> None:
         if line.given_up is not None:
             for delivery in line.take_given_up():
-                self._drop(group, delivery, self.server.delivering.why_given_up(delivery))
+                reason = self.server.delivering.why_given_up(delivery)
+                if reason == QUEUE_FULL and delivery.qos:
+                    self.server.delivering.tell_full(line, group.name)
+                self._drop(group, delivery, reason)
 
     def _drop(self, group: Group, delivery: Delivery, reason: int) -> None:
         if self.server.hooks.listens("publish_dropped"):

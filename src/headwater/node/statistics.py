@@ -51,6 +51,8 @@ class Statistics:
     """CONNECTs that were refused."""
     messages_refused: int = 0
     """Messages whose publisher may not publish there, by the rules of `access`."""
+    no_room: int = 0
+    """Messages of QoS 1 and 2 that were refused, or had to wait, for lack of room in queues."""
     reports: int = 0
     """Status reports from clients."""
     reports_bad: int = 0
@@ -94,6 +96,7 @@ def statistics_of(server: Server, uptime: float, queued: int | None = None) -> S
         bytes_sent=stats.bytes_sent,
         refused=stats.connects_refused,
         messages_refused=server.access.refused_publishes,
+        no_room=stats.publish_refused,
         protocol_errors=stats.protocol_errors,
         reports=stats.reports_received,
         reports_bad=stats.reports_bad,

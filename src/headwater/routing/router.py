@@ -64,6 +64,12 @@ class Route:
         self.recipients = recipients
         self.groups = groups
         self.empty = not recipients and not groups
+        self.owed = bool(groups)
+        """Whether somebody may get a message with QoS 1 or 2."""
+        for recipient in recipients:
+            if recipient.qos:
+                self.owed = True
+                break
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -9,16 +9,17 @@ connected, so that everything waits in the queue. A flight keeps its packet id u
 [MQTT-4.4.0-1]; flights that a smaller Receive Maximum does not let out again wait in `unsent`, in order.
 As long as something waits, what comes later waits behind it: order is kept whatever the QoS.
 
-What waits is a bounded line (waiting.py); it and the flights are bounded over all sessions (`Budget`).
+What waits is a bounded line (waiting.py); it and the flights count in the budget of all sessions (`Budget`). Who has
+quota is sent a message also when that is used up: sent, it is done with sooner.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from headwater.message import Delivery
+from headwater.message import OVERHEAD, Delivery
 from headwater.session.kept import Kept
-from headwater.session.waiting import SEND, Budget, Waiting, waiting_size
+from headwater.session.waiting import REFUSE, SEND, Budget, Waiting
 
 MAX_PACKET_ID: Final = 65535
 
@@ -80,19 +81,19 @@ class Outbound(Waiting):
 
     def offer(self, delivery: Delivery, connected: bool) -> int:
         """SEND: the caller sends it now. QUEUED, DROPPED: done. OVERFLOW: dropped, and the client is to be cut off."""
-        if connected and not self.queue and not self.unsent and (delivery.qos == 0 or self.may_fly()):
+        if connected and not self.queue and not self.unsent and (delivery.qos == 0 or self.quota > 0):
             return SEND
         return self.wait(delivery)
 
     def may_fly(self) -> bool:
-        """Whether a message of QoS 1 or 2 could be sent now, if nothing waits."""
+        """Whether a message of QoS 1 or 2 that can wait elsewhere may be sent now, if nothing waits."""
         return self.quota > 0 and self.budget.used < self.budget.limit
 
     def has_room(self, delivery: Delivery) -> bool:
         """Whether a message could be sent now, or wait, without another one giving way."""
-        if not self.queue and not self.unsent and self.may_fly():
+        if self.policy == REFUSE or (not self.queue and not self.unsent and self.quota > 0):
             return True
-        return self._fits(self.waiting(), self.queued_bytes, self.counted_bytes, waiting_size(delivery))
+        return self._fits(self.waiting(), self.queued_bytes, delivery.message.size())
 
     def next_waiting(self, now: float) -> Delivery | None:
         """The next message that may be sent now, taken off the queue."""
@@ -104,6 +105,7 @@ class Outbound(Waiting):
     def fly(self, packet_id: int, delivery: Delivery, size: int) -> Flight:
         """A message went out as a packet of `size` bytes; they count until it is acknowledged."""
         self.quota -= 1
+        size += OVERHEAD
         self.budget.used += size
         flight = self.flights[packet_id] = Flight(delivery.qos, delivery, b"", b"", 0, size)
         return flight
@@ -126,8 +128,8 @@ class Outbound(Waiting):
             return self.done(packet_id, flight)
         flight.released = True
         flight.delivery = None
-        self.budget.used -= flight.size
-        flight.size = 0
+        self.budget.used -= flight.size - OVERHEAD
+        flight.size = OVERHEAD
         return flight
 
     def completed(self, packet_id: int) -> Flight | None:
@@ -154,6 +156,8 @@ class Outbound(Waiting):
     def restore_flight(self, packet_id: int, flight: Flight) -> None:
         """Put a flight in its place that was in the air when the process ended; in their order."""
         self.flights[packet_id] = flight
+        flight.size = OVERHEAD
+        self.budget.used += OVERHEAD
         self.next_id = packet_id + 1 if packet_id < MAX_PACKET_ID else 1
 
     def resume(self, most: int = MAX_PACKET_ID) -> list[int]:

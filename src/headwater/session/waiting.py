@@ -1,7 +1,15 @@
 """Messages that wait: for a client that is away or slow, or for any member of a shared group.
 
-Each such line is bounded (count and bytes), and all of them, with what is in flight, by one `Budget`. `policy` says who
-gives way when a line is full. What gave way or expired is kept in `given_up` until somebody has told of it.
+Theory. Two bounds, and two answers to what does not fit:
+
+- A line's own (count and bytes). `policy` says who gives way when it is full: a chosen loss, counted and logged. With
+  `REFUSE` nobody does: the line is `full`, and publishers are told before they are acknowledged.
+- That of all lines, with what is in flight and what waits for sockets: the `Budget`. It is of nobody's choosing, so
+  nothing that was acknowledged is lost to it. Publishers are asked to wait, or refused, while it is used up
+  (node/publishing.py); a message of QoS 1 or 2 that was let in is kept for all that it is for, even if that goes beyond
+  the budget by this one message. Only QoS 0 gives way to it here.
+
+What gave way or expired is kept in `given_up` until somebody has told of it.
 """
 
 from __future__ import annotations
@@ -9,22 +17,18 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from headwater.message import Delivery
+from headwater.message import NEVER, OVERHEAD, Delivery
 from headwater.session.kept import AWAY
 
 DROP_NEWEST: Final = 0
 DROP_OLDEST: Final = 1
 DISCONNECT_WHEN_FULL: Final = 2
+REFUSE: Final = 3
 
 SEND: Final = 0
 QUEUED: Final = 1
 DROPPED: Final = 2
 OVERFLOW: Final = 3
-
-OVERHEAD: Final = 256
-"""Bytes that a waiting message is counted with beside what it carries: what the objects around it take."""
-PAIR_OVERHEAD: Final = 160
-"""The same for each user property."""
 
 
 class Budget:
@@ -33,21 +37,8 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-
-
-def waiting_size(delivery: Delivery) -> int:
-    message = delivery.message
-    size = len(message.payload) + len(message.topic) + OVERHEAD
-    if message.user_properties is not None:
-        for name, value in message.user_properties:
-            size += len(name) + len(value) + PAIR_OVERHEAD
-    if message.correlation_data is not None:
-        size += len(message.correlation_data)
-    if message.response_topic is not None:
-        size += len(message.response_topic)
-    if message.content_type is not None:
-        size += len(message.content_type)
-    return size
+        self.full_lines = 0
+        """Lines that are full and whose messages are refused therefore (`REFUSE`)."""
 
 
 class Waiting:
@@ -60,10 +51,13 @@ class Waiting:
         self.policy = policy
         self.queue: deque[Delivery] | None = None
         self.queued_bytes = 0
-        self.counted_bytes = 0
-        """Of these, what the budget counts: content that is away is not in memory."""
         self.dropped = 0
         self.given_up: list[Delivery] | None = None
+        self.full = False
+        """With `REFUSE`: what is for this line is not taken from publishers now."""
+        self.untold = 0
+        """Messages that gave way since the log last said so, at `told_at`."""
+        self.told_at = -NEVER
 
     def waiting(self) -> int:
         return 0 if self.queue is None else len(self.queue)
@@ -71,21 +65,26 @@ class Waiting:
     def wait(self, delivery: Delivery) -> int:
         """Put a message behind those that wait, or let one give way by the policy. QUEUED, DROPPED (this one, now), or
         OVERFLOW: dropped, and whose line it is has to go."""
-        size = waiting_size(delivery)
+        size = delivery.message.size()
         queue = self.queue
         if queue is None:
             queue = self.queue = deque()
-        if not self._fits(len(queue), self.queued_bytes, self.counted_bytes, size):
+        budget = self.budget
+        if delivery.qos == 0 and (self.full or budget.used + size > budget.limit):
+            self.dropped += 1
+            return DROPPED
+        if self.policy != REFUSE and not self._fits(len(queue), self.queued_bytes, size):
             # Nobody gives way for what cannot fit anyway.
-            if self.policy != DROP_OLDEST or not self._fits(0, 0, 0, size):
+            if self.policy != DROP_OLDEST or not self._fits(0, 0, size):
                 self.dropped += 1
                 return OVERFLOW if self.policy == DISCONNECT_WHEN_FULL else DROPPED
-            while not self._fits(len(queue), self.queued_bytes, self.counted_bytes, size):
+            while not self._fits(len(queue), self.queued_bytes, size):
                 self._give_up(queue.popleft())
         delivery.size = size
         queue.append(delivery)
         self.queued_bytes += size
-        self._count(size)
+        budget.used += size
+        self._look_whether_full()
         return QUEUED
 
     def restore(self, delivery: Delivery, size: int) -> None:
@@ -95,25 +94,25 @@ class Waiting:
         delivery.size = size
         self.queue.append(delivery)
         self.queued_bytes += size
-        self._count(OVERHEAD)
+        self.budget.used += OVERHEAD
+        self._look_whether_full()
 
     def put_away(self, delivery: Delivery) -> None:
         """The content of a waiting message is on disk: it need not be here until its turn comes."""
-        self._count(OVERHEAD - delivery.size)
+        self.budget.used += OVERHEAD - delivery.size
         delivery.message = AWAY
 
-    def _count(self, size: int) -> None:
-        self.counted_bytes += size
-        self.budget.used += size
+    def _fits(self, count: int, own_bytes: int, size: int) -> bool:
+        """Whether one more has room beside `count` messages of `own_bytes`."""
+        return count < self.max_messages and own_bytes + size <= self.max_bytes
 
-    def _fits(self, count: int, own_bytes: int, counted: int, size: int) -> bool:
-        """Whether one more has room beside `count` messages of `own_bytes`, `counted` in the budget, and what waits
-        elsewhere."""
-        return (
-            count < self.max_messages
-            and own_bytes + size <= self.max_bytes
-            and self.budget.used - self.counted_bytes + counted + size <= self.budget.limit
-        )
+    def _look_whether_full(self) -> None:
+        count = self.waiting()
+        full = self.policy == REFUSE and (count >= self.max_messages or self.queued_bytes >= self.max_bytes)
+        full = full and count > 0  # or nobody would ever say that there is room again
+        if full != self.full:
+            self.full = full
+            self.budget.full_lines += 1 if full else -1
 
     def first(self, now: float) -> Delivery | None:
         """The message that is next, left where it is; expired ones are passed over [MQTT-3.3.2-5]."""
@@ -147,6 +146,7 @@ class Waiting:
             else:
                 rest.append(delivery)
         self.queue = rest or None
+        self._look_whether_full()
         return taken
 
     def take_all(self) -> list[Delivery]:
@@ -155,6 +155,7 @@ class Waiting:
         for delivery in taken:
             self._forget(delivery)
         self.queue = None
+        self._look_whether_full()
         return taken
 
     def _give_up(self, delivery: Delivery) -> None:
@@ -172,4 +173,6 @@ class Waiting:
 
     def _forget(self, delivery: Delivery) -> None:
         self.queued_bytes -= delivery.size
-        self._count(-OVERHEAD if delivery.message is AWAY else -delivery.size)
+        self.budget.used -= OVERHEAD if delivery.message is AWAY else delivery.size
+        if self.full:
+            self._look_whether_full()

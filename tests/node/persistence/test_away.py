@@ -22,8 +22,8 @@ def absent(broker: DurableBroker, client_id: str = "a", qos: int = 1) -> None:
     reader.lose()
 
 
-def fill(broker: DurableBroker, number: int, size: int = 1000) -> Client:
-    publisher = passing(broker, "filler")
+def fill(broker: DurableBroker, number: int, size: int = 1000, version: int = 5) -> Client:
+    publisher = passing(broker, "filler", version=version)
     for each in range(number):
         publish(publisher, "t", b"%03d" % each + bytes(size), packet_id=each + 1)
     broker.settle()
@@ -66,19 +66,21 @@ def test_what_was_put_away_for_one_and_is_kept_again_for_another_is_whole() -> N
     assert [message.payload[:3] for message in second.messages()] == [b"000", b"001", b"002"]
 
 
-def test_a_full_budget_with_content_away_drops_and_does_not_fail() -> None:
-    """What is away counts little: that the oldest give way makes little room."""
-    broker = DurableBroker(
-        config=Config(sys_interval=0, queue_memory=0, max_queue_memory=20_000, queue_full="drop_oldest")
-    )
+@pytest.mark.parametrize("policy", ["drop_oldest", "drop_newest", "disconnect"])
+def test_a_full_budget_costs_nothing_that_was_acknowledged(policy: str) -> None:
+    """Nor does a queue give way to what others need: the publisher waits (3.1.1) until there is room."""
+    broker = DurableBroker(config=Config(sys_interval=0, queue_memory=0, max_queue_memory=20_000, queue_full=policy))
     absent(broker)
     fill(broker, 10)
-    broker.server.budget.used += 17_000  # others need nearly all
-    publisher = fill(broker, 1, 8000)
+    broker.server.budget.used += 20_000  # others need all
+    publisher = fill(broker, 1, 8000, version=4)
+    assert [packet for packet in publisher.packets() if isinstance(packet, Puback)] == []
+    broker.server.budget.used -= 20_000
+    broker.later(1)
+    broker.settle()
     assert [packet.packet_id for packet in publisher.packets() if isinstance(packet, Puback)] == [1]
-    assert broker.server.stats.failures == 0
-    assert broker.server.sessions["a"].outbound.waiting() == 10
-    assert broker.server.stats.publish_dropped == 1
+    assert broker.server.sessions["a"].outbound.waiting() == 11
+    assert (broker.server.stats.publish_dropped, broker.server.stats.failures) == (0, 0)
 
 
 def test_what_is_dropped_is_not_read_unless_somebody_wants_to_know() -> None:

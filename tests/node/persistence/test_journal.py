@@ -41,8 +41,8 @@ KEPT = Properties(session_expiry_interval=1000)
 def connect(broker: DurableBroker, client_id: str, *, settle: bool = True, **fields: object) -> Client:
     """A 5.0 client with a session that is kept."""
     client = Client(broker)
-    client.version = 5
     packet = dataclasses.replace(Connect(client_id, 5, clean_start=False, properties=KEPT), **fields)  # type: ignore[arg-type]
+    client.version = packet.version
     client.send(packet)
     if settle:
         broker.settle()

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from headwater.disk.errors import StorageError
 from headwater.disk.files import sync_folder
 from headwater.disk.lock import locked
-from headwater.message import Delivery, Subscription
+from headwater.message import Subscription
 from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.exchange import (
     FORMAT,
@@ -63,7 +63,6 @@ from headwater.node.persistence.rocks import RocksBackend
 from headwater.node.persistence.schema import SCHEMA, open_folder
 from headwater.routing.topics import SHARE_PREFIX, split_shared
 from headwater.session.kept import Kept, Stored
-from headwater.session.waiting import waiting_size
 
 MOST_COMPLAINTS: Final = 20
 BATCH: Final = 1000
@@ -276,7 +275,7 @@ class Import:
             raise ValueError(f"the message {line.id} comes twice")
         number = self._number()
         message = line.message()
-        self._messages[line.id] = number, waiting_size(Delivery(message, message.qos, False))
+        self._messages[line.id] = number, message.size()
         self._puts.append((number_key(MESSAGE, number), record_of(message, 0.0)))
 
     def _queue(self, line: QueuedLine) -> None:

@@ -1,0 +1,139 @@
+"""Whether a message of QoS 1 or 2 can be kept for all that it is for: asked before its publisher is acknowledged.
+
+Theory. An acknowledgement says that the message is ours now, so what cannot be kept is not acknowledged. Two things can
+be in the way: `max_queue_memory` is used up, or, with `queue_full = "refuse"`, the queue of a session or group that it
+is for is full. Then the publisher learns it, in the words of its version:
+
+    5.0            PUBACK or PUBREC with 0x97; nobody gets the message
+    3.1.1          has no word for it: the publisher is not read from until there is room; after `publisher_wait`
+    and bridges    its connection ends, the message unacknowledged, so that it comes again
+
+Nobody tells when memory is free again, because that is the hot path's business; who waits is looked at again every few
+hundredths of a second. Messages that the broker publishes itself (wills, `$SYS`) are kept whatever there is.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from typing import TYPE_CHECKING, Final, cast
+
+from headwater.message import NEVER
+from headwater.node.bridge.inside import PREFIX
+from headwater.node.busy import Task
+from headwater.node.channel import Channel
+from headwater.node.timers import Timer
+from headwater.session.session import Session
+from headwater.wire.packets import V5, Publish
+from headwater.wire.reasons import QUOTA_EXCEEDED
+
+if TYPE_CHECKING:
+    from headwater.node.server import Server
+
+log = logging.getLogger("headwater.server")
+
+LOOK_AGAIN: Final = 0.05
+"""Seconds between two looks at those who wait."""
+AT_A_TIME: Final = 256
+"""Of those, how many are looked at."""
+TELL_AGAIN: Final = 60.0
+"""Seconds between two lines of the log about the same lack."""
+
+
+class _Waiting(Task):
+    """One PUBLISH of a client that cannot be told to come again."""
+
+    def __init__(self, server: Server, channel: Channel, packet: Publish, topic: str) -> None:
+        super().__init__(server, channel)
+        self.packet = packet
+        self.topic = topic
+        self.until = server.hot.now + server.config.publisher_wait
+
+    def step(self) -> bool:
+        server = self.server
+        channel = self.channel
+        if server.admission.has_room(self.topic, channel.session):
+            server.publishing.take(channel, self.packet, self.topic)
+            return False
+        if server.hot.now >= self.until:
+            log.info("%.200r (%s) waited too long for room in queues; cut off", channel.client_id, channel.address)
+            server.disconnect(channel, QUOTA_EXCEEDED, "there is no room for more messages")
+            return False
+        channel.waits = self
+        server.admission.look_later(self)
+        return True
+
+
+class Admission:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.waiting: dict[_Waiting, None] = {}
+        """Those whose publishers are not read from, in the order in which they came."""
+        self._timer: Timer | None = None
+        self._told_at = -NEVER
+
+    def has_room(self, topic: str, publisher: Session | None) -> bool:
+        """Whether a message of QoS 1 or 2 can be kept for all that it is for."""
+        server = self.server
+        budget = server.budget
+        if budget.used < budget.limit and not budget.full_lines:
+            return True
+        route = server.router.route(topic)
+        if budget.used >= budget.limit:
+            return not route.owed
+        for recipient in route.recipients:
+            session = cast(Session, recipient.session)
+            if recipient.qos and session.outbound.full and not (session is publisher and recipient.any_no_local):
+                return False
+        return not any(server.sharing.is_full(group) for group in route.groups)
+
+    def refuses(self, channel: Channel, topic: str) -> bool:
+        """The same for a PUBLISH of a client; True: the caller answers with 0x97, or lets it `wait`."""
+        if self.has_room(topic, channel.session):
+            return False
+        self.server.stats.publish_refused += 1
+        self._tell()
+        return True
+
+    def can_be_told(self, channel: Channel) -> bool:
+        """A bridge could be told, but would not bring the message again."""
+        return channel.version == V5 and not channel.client_id.startswith(PREFIX)
+
+    def wait(self, channel: Channel, packet: Publish, topic: str) -> None:
+        """Deal with this PUBLISH when there is room, and with nothing else of its client until then."""
+        self.server.begin(_Waiting(self.server, channel, packet, topic))
+
+    def look_later(self, task: _Waiting) -> None:
+        self.waiting[task] = None
+        if self._timer is None:
+            self._timer = self.server.timers.at(self.server.hot.now + LOOK_AGAIN, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        budget = self.server.budget
+        now = self.server.hot.now
+        for task in list(islice(self.waiting, AT_A_TIME)):
+            channel = task.channel
+            if channel.waits is task:
+                if budget.used >= budget.limit and now < task.until:
+                    continue
+                channel.waits = None
+                self.server.chores.add(task)
+            del self.waiting[task]  # or its client has gone, or has read, which made it a chore already
+        if self.waiting and self._timer is None:
+            self._timer = self.server.timers.at(now + LOOK_AGAIN, self._look)
+
+    def _tell(self) -> None:
+        server = self.server
+        now = server.hot.now
+        if now < self._told_at + TELL_AGAIN:
+            return
+        self._told_at = now
+        why = "queues are full"
+        if server.budget.used >= server.budget.limit:
+            why = f"max_queue_memory ({server.budget.limit} bytes) is used up"
+        log.warning(
+            "%s: messages of QoS 1 and 2 are refused (0x97), or their publishers wait; %d until now",
+            why,
+            server.stats.publish_refused,
+        )
