@@ -6,7 +6,6 @@ from typing import cast
 
 from headwater.message import NEVER
 from headwater.node.channel import Channel, Fanout
-from headwater.node.collecting import LARGE_PACKET
 from headwater.node.connecting import FOR_EVER
 from headwater.node.retained_sender import pending_of
 from headwater.node.server import Server
@@ -112,10 +111,13 @@ def _check_budget(server: Server) -> None:
         session.outbound.queued_bytes + session.outbound.flying_bytes() for session in server.sessions.values()
     )
     unsent = sum(channel.backlog_size for channel in server.channels)
-    collecting = sum(channel.have for channel in server.channels if channel.need > LARGE_PACKET)
+    collecting = sum(channel.counted for channel in server.channels if channel.known)
     shared = sum(line.queued_bytes for line in server.sharing.lines.values())
     noted = sum(pending.brought_bytes for session in server.sessions.values() if (pending := pending_of(session)))
     assert server.budget.used == queued + unsent + collecting + shared + noted, "the budget lost count"
+    strangers = [channel for channel in server.channels if not channel.known]
+    assert server.strangers.used == sum(channel.charge for channel in strangers), "strangers' memory lost count"
+    assert set(server.strangers.everybody) == set(strangers)
 
 
 def _check_subscriptions(server: Server) -> None:

@@ -365,7 +365,8 @@ def compare(dispatcher: str, steps: list[Step], make: Callable[[bool, str], Run]
         in_sessions = sum(each.queued_bytes + each.flying_bytes() for each in outbounds)
         in_sessions += sum(line.queued_bytes for line in server.sharing.lines.values())
         in_sessions += sum(each.brought_bytes for each in map(pending_of, server.sessions.values()) if each is not None)
-        assert server.budget.used == in_sessions + sum(channel.backlog_size for channel in server.channels)
+        of_channels = sum(channel.backlog_size + channel.counted for channel in server.channels)
+        assert server.budget.used == in_sessions + of_channels
     for name in ("received", "sent", "publish_received", "publish_sent", "publish_dropped", "failures"):
         assert getattr(hot.broker.server.stats, name) == getattr(ordinary.broker.server.stats, name), name
     assert hot.broker.server.stats.failures == 0

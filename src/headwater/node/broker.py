@@ -140,6 +140,7 @@ class Broker:
         await self.use_bridges(bridges)
         for listener in self.listeners:
             listener.watch = server.plane.watch
+            listener.located = server.strangers.moved
             for each in listener.sockets:
                 if not listener.settings.unix:
                     self.addresses.append(each.getsockname()[:2])

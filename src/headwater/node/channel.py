@@ -78,7 +78,14 @@ class Channel(Connection):
         self.max_in = turn.max_connect_size
         self.max_unseen = self.max_in
         """Of a packet that may go the fast way; of a larger one, the payload may be too large."""
+        self.known = False
+        """Not a stranger (strangers.py): it is, or was, connected."""
+        self.charge = 0
+        """Bytes that it counts with as long as it is one."""
+        self.crowd = ""
         self.parts: list[bytes] | None = None
+        self.counted = 0
+        """Of these, bytes that count in the budget, or in the one for strangers."""
         self.have = 0
         self.need = 0
         self.fast = False
@@ -176,6 +183,10 @@ class Entrance:
         self.auto_id_prefix: str | None = None
         self.allow_empty_client_id: bool | None = None
         self.username_as_client_id = False
+        self.weight = 0
+        """Bytes that layers (TLS, WebSocket) take for a connection before it is known who it is."""
+        self.behind_proxy = False
+        """Addresses are those of a proxy until it has told."""
 
     def admit(self, channel: Channel) -> bool:
         """Prepare a new channel, before anything is read; False: it may not come in."""
@@ -248,6 +259,10 @@ class Slow:
 
     def writable_wanted(self, channel: Channel) -> None:
         """Bytes wait for this socket: call `Turn.writable` when it takes some."""
+        raise RuntimeError("not connected")
+
+    def keeps(self, channel: Channel, size: int) -> bool:
+        """So many bytes more (or fewer) are kept for one who is not connected. False: it has been cut off."""
         raise RuntimeError("not connected")
 
     def exhausted(self, channel: Channel) -> None:

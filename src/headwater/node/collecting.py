@@ -1,7 +1,8 @@
 """Packets that arrive in parts, and what comes behind one that is not dealt with to its end yet.
 
-What is kept is joined once, when a packet is whole. A large packet counts in the budget of all that waits, by what has
-come of it and not by what it promised.
+What is kept is joined once, when a packet is whole. It counts by what has come and not by what was promised: of those
+who are not connected, all of it, in the memory for them (strangers.py); of clients, what is large or comes behind, in
+the budget of all that waits.
 """
 
 from __future__ import annotations
@@ -29,17 +30,16 @@ class Collecting(Sending):
         assert parts is not None
         size = len(data)
         if channel.busy:
+            if not self._count(channel, size, channel.known):
+                return None
             parts.append(data)
             channel.have += size
             if channel.have > MAX_BEHIND:
                 self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too much came before an answer"))
             return None
         if channel.have + size < channel.need:
-            if channel.need > LARGE_PACKET:
-                if self.budget.used + size > self.budget.limit:
-                    self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "no memory for such a large packet"))
-                    return None
-                self.budget.used += size
+            if (channel.need > LARGE_PACKET or not channel.known) and not self._count(channel, size, False):
+                return None
             if len(parts[-1]) < SMALL_PART:
                 parts[-1] += data  # or a large packet in tiny segments would cost an object for each
             else:
@@ -47,18 +47,29 @@ class Collecting(Sending):
             channel.have += size
             return None
         parts.append(data)
-        if channel.need > LARGE_PACKET:
-            self.budget.used -= channel.have
-        channel.need = 0
-        channel.parts = None
+        self.discard_partial(channel)
         return b"".join(parts)
+
+    def _count(self, channel: Channel, size: int, forced: bool) -> bool:
+        """So many bytes more are kept; False: there is no room, and the connection has ended."""
+        if not channel.known:
+            if not self.slow.keeps(channel, size):
+                return False
+        elif forced or self.budget.used + size <= self.budget.limit:
+            self.budget.used += size
+        else:
+            self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "no memory for such a large packet"))
+            return False
+        channel.counted += size
+        return True
 
     def keep(self, channel: Channel, rest: bytes) -> None:
         """Part of a packet: remember it and how much it needs, so that a large packet is joined once."""
         size = len(rest)
         if channel.busy:
-            channel.parts = [rest]
-            channel.have = size
+            if self._count(channel, size, channel.known):
+                channel.parts = [rest]
+                channel.have = size
             return
         need = size + 1
         if size >= 2:
@@ -70,15 +81,13 @@ class Collecting(Sending):
                 if rest[i] < 0x80:
                     need = 1 + i + remaining
                     break
-        if need > LARGE_PACKET:
-            if channel.version == V5 and rest[0] >> 4 == PUBLISH and _begins_with_too_much(rest):
-                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too many bytes of properties"))
-                return
-            # What came counts, not what was promised: five bytes must not take the memory of others.
-            if self.budget.used + size > self.budget.limit:
-                self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "no memory for such a large packet"))
-                return
-            self.budget.used += size
+        large = need > LARGE_PACKET
+        if large and channel.version == V5 and rest[0] >> 4 == PUBLISH and _begins_with_too_much(rest):
+            self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too many bytes of properties"))
+            return
+        # What came counts, not what was promised: five bytes must not take the memory of others.
+        if (large or not channel.known) and not self._count(channel, size, False):
+            return
         channel.parts = [rest]
         channel.have = size
         channel.need = need
@@ -94,14 +103,17 @@ class Collecting(Sending):
         """What came while the channel was busy, which it is no more."""
         channel.busy = False
         kept = b"".join(channel.parts or [])
-        channel.need = 0
-        channel.parts = None
+        self.discard_partial(channel)
         return kept
 
     def discard_partial(self, channel: Channel) -> None:
-        """The connection ends in the middle of a packet."""
-        if channel.need > LARGE_PACKET:
-            self.budget.used -= channel.have
+        """Nothing is collected any more: the packet is whole, or the connection ends in the middle of it."""
+        if channel.counted:
+            if channel.known:
+                self.budget.used -= channel.counted
+            else:
+                self.slow.keeps(channel, -channel.counted)
+            channel.counted = 0
         channel.need = 0
         channel.parts = None
 

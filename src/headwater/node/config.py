@@ -62,6 +62,7 @@ RELOADABLE: Final = frozenset(
     {
         *("terse", "allow_empty_client_id", "auto_id_prefix"),
         *("allow_anonymous", "log_level", "max_connections", "max_sessions", "connect_timeout", "max_keep_alive"),
+        *("max_unauthenticated", "max_unauthenticated_per_address", "max_unauthenticated_memory"),
         *("max_session_expiry", "max_packet_size", "max_connect_size", "topic_alias_maximum", "response_information"),
         *("server_reference", "max_inflight", "max_queued_messages", "max_queued_bytes", "queue_full"),
         "publisher_wait",
@@ -105,6 +106,20 @@ class Config(Settings):
         default=1_000_000, ge=1, description="Sessions, with and without a connection; a new one is refused with 0x97."
     )
     connect_timeout: float = Field(default=10.0, gt=0, description="Seconds a new connection has to send its CONNECT.")
+    max_unauthenticated: int = Field(
+        default=4096,
+        ge=1,
+        description="Sockets whose clients have not connected yet, at a time; for one more, the oldest gives way.",
+    )
+    max_unauthenticated_per_address: int = Field(
+        default=1024, ge=1, description="The same for one address; of IPv6, the first 64 bits are one."
+    )
+    max_unauthenticated_memory: int = Field(
+        default=64 * MIB,
+        ge=4 * KIB,
+        description="Bytes that are kept for all of them: parts of packets, handshakes of TLS and WebSocket, CONNECTs "
+        "that are being decided on. For more, the oldest gives way.",
+    )
     max_keep_alive: int = Field(
         default=0,
         ge=0,

@@ -20,8 +20,9 @@ from headwater.node.channel import BUSY, Channel
 from headwater.node.deciding import Answer, both
 from headwater.node.delivering import SOME
 from headwater.node.ending import FOR_EVER
-from headwater.node.hooks import Refusal
+from headwater.node.hooks import Refusal, give_up
 from headwater.node.stats import TOO_LARGE
+from headwater.node.strangers import connect_size
 from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.connection import AUTHENTICATING, CONNECTED
 from headwater.session.outbound import Outbound
@@ -87,6 +88,8 @@ class Connecting:
         if refusal is None:
             refusal = server.hooks.allow("connect", channel, packet)
         if refusal is None and channel.authentication_method is not None:
+            if not server.keeps(channel, connect_size(packet)):
+                return
             channel.username = None  # until the exchange has proved who it is
             channel.pending_connect = packet
             channel.state = AUTHENTICATING
@@ -114,6 +117,9 @@ class Connecting:
 
     def _wait_for(self, channel: Channel, packet: Connect, answer: Awaitable[Refusal | None]) -> None:
         """The answer to CONNECT comes later: nothing else of this channel is dealt with until then."""
+        if not self.server.keeps(channel, connect_size(packet)):
+            give_up(answer)
+            return
         channel.state = AUTHENTICATING
         self.server.be_busy(channel)
         self.server.deciding.start(channel, answer, partial(self._answered, channel, packet))
@@ -370,6 +376,7 @@ class Connecting:
         if server.journal is not None:
             server.journal.attached(session)
         channel.state = CONNECTED
+        server.strangers.left(channel)
         channel.fast = channel.max_qos >= server.config.max_qos  # else each PUBLISH needs a look
         self.connected += 1
         server.stats.connections_maximum = max(server.stats.connections_maximum, self.connected)

@@ -33,6 +33,7 @@ from headwater.node.sampling import Sampling
 from headwater.node.sharing import Sharing
 from headwater.node.statistics import Statistics, statistics_of
 from headwater.node.stats import Stats
+from headwater.node.strangers import Strangers
 from headwater.node.subscribing import Subscribing
 from headwater.node.timers import Timers
 from headwater.node.weights import Weights
@@ -113,6 +114,7 @@ class Server(Flow):
         hot.properties.most_pairs = config.max_user_properties
         hot.fanouts.max_topic_length = config.max_topic_length
         hot.fanouts.max_topic_levels = config.max_topic_levels
+        self.strangers = Strangers(self)
         self.deciding = Deciding()
         self.connecting = Connecting(self)
         self.ending = Ending(self)
@@ -252,6 +254,9 @@ class Server(Flow):
         self.channels.add(channel)
         self.stats.connections_opened += 1
         self.plane.add(channel)
+        self.strangers.came(channel)
+        if channel.fd < 0:
+            return  # there is no room for it
         channel.timer = self.timers.at(self.hot.now + self.config.connect_timeout, partial(self._no_connect, channel))
 
     def _no_connect(self, channel: Channel) -> None:
@@ -356,6 +361,7 @@ class Server(Flow):
             finally:
                 channel.fd = fd
         self.hot.discard_partial(channel)
+        self.strangers.left(channel)
         self.plane.remove(channel)
         channel.fd = -1
         channel.out.clear()
@@ -383,6 +389,9 @@ class Server(Flow):
             channel.recv = _recv_nothing
             channel.send_bytes = _send_nothing
         self.channels.discard(channel)
+
+    def keeps(self, channel: Channel, size: int) -> bool:
+        return self.strangers.keeps(channel, size)
 
     def metered(self, channel: Channel, size: int, messages: int) -> None:
         if channel.state == CONNECTED:

@@ -30,6 +30,8 @@ class Stats:
         self.drops = [0] * len(DROP_REASONS)
         self.connections_opened = 0
         self.connects_refused = 0
+        self.strangers_cut_off = 0
+        """Connections that were not connected yet and gave way to newer ones."""
         self.protocol_errors = 0
         self.failures = 0
         self.sessions_expired = 0

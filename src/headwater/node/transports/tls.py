@@ -42,6 +42,8 @@ NO_LIST: Final = 3
 """OpenSSL's X509_V_ERR_UNABLE_TO_GET_CRL."""
 MOST_OWN: Final = 65536
 """Bytes that TLS itself may have waiting: who makes it answer and does not read is cut off."""
+MOST_OWN_AT_FIRST: Final = 16384
+"""The same before it is known who it is."""
 
 
 def overhead_of(version: str | None, cipher: str) -> int:
@@ -281,7 +283,7 @@ class Tls(Transport):
         self._records.append((pending, 0))
         if self._rest:
             self._rest += self._outgoing.read()  # goes with what waits; nobody else would report what is in front
-            if len(self._rest) > 2 * AT_A_TIME + MOST_OWN:
+            if len(self._rest) > (2 * AT_A_TIME + MOST_OWN if self._channel.known else MOST_OWN_AT_FIRST):
                 raise ConnectionAbortedError("it makes TLS answer and does not read")
             return
         self._send_rest()
