@@ -61,6 +61,8 @@ class Message:
         self.user_properties = user_properties
         self.owner: str | None = None
         """Of a retained message: its publisher's user name ("": none), if that may have to be asked for; else None."""
+        self.user: str | None = None
+        """Of a retained message or a will: in whose quota it counts; None: nobody's."""
         self.stored: object = None
         """What a journal knows of it (session/kept.py); None: no delivery of it is on disk."""
         self.position = 0
@@ -86,6 +88,7 @@ class Message:
             user_properties=pairs,
         )
         copy.owner = self.owner
+        copy.user = self.user
         return copy
 
     def size(self) -> int:
@@ -100,6 +103,8 @@ class Message:
             size += text_size(self.response_topic)
         if self.content_type is not None:
             size += text_size(self.content_type)
+        if self.user is not None:
+            size += text_size(self.user)
         return size
 
     def __repr__(self) -> str:

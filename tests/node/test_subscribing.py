@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.message import Message
 from headwater.node.config import Config
-from headwater.wire.packets import Properties, Publish, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
+from headwater.wire.packets import (
+    Properties,
+    Puback,
+    Publish,
+    Pubrec,
+    Suback,
+    Subscribe,
+    SubscribeRequest,
+    Unsuback,
+    Unsubscribe,
+)
 from headwater.wire.reasons import NO_SUBSCRIPTION_EXISTED, QUOTA_EXCEEDED, TOPIC_FILTER_INVALID
 from tests.node.memory import Client, MemoryBroker
 from tests.node.test_server import payloads, subscribed
@@ -88,11 +99,11 @@ def test_no_local_holds_for_ones_own_retained_messages() -> None:
 
 
 def test_retained_messages_are_bounded() -> None:
-    """One too many is delivered but not kept; those there are can be replaced; removing one makes room."""
+    """One too many is refused; those there are can be replaced; removing one makes room."""
     broker = MemoryBroker(Config(sys_interval=0, max_retained=2))
     reader = subscribed(broker, "r", "#", 1)
     publisher = retained(broker, "a", "b", "c", "a")
-    assert payloads(reader) == [b"a", b"b", b"c", b"a"]
+    assert payloads(reader) == [b"a", b"b", b"a"]
     assert len(broker.server.router.retained) == 2
     publisher.send(Publish("b", b"", 0, True))
     publisher.send(Publish("c", b"c", 0, True))
@@ -102,17 +113,57 @@ def test_retained_messages_are_bounded() -> None:
 
 
 def test_bytes_of_retained_messages_are_bounded() -> None:
-    """What goes beyond is delivered but not kept, and what was kept before stays."""
-    broker = MemoryBroker(Config(sys_interval=0, max_retained_bytes=10))
+    """What goes beyond is delivered but not kept where its publisher cannot be told (QoS 0), and what was kept before
+    stays."""
+    one = Message("a", b"." * 6, publisher="p").size()
+    broker = MemoryBroker(Config(sys_interval=0, max_retained_bytes=one + 4))
     reader = subscribed(broker, "r", "#", 1)
     publisher = broker.client("p")
     for topic, payload in (("a", b"." * 6), ("b", b"." * 5), ("a", b"." * 11), ("a", b"." * 10)):
         publisher.send(Publish(topic, payload, 0, True))
     assert [len(payload) for payload in payloads(reader)] == [6, 5, 11, 10]
-    assert broker.server.router.retained.payload_bytes == 10
+    assert broker.server.router.retained.used == one + 4
+    assert broker.server.statistics(1.0).retained_refused == 2
     late = broker.client("l")
     late.send(Subscribe(1, [SubscribeRequest("#")]))
     assert payloads(late) == [b"." * 10]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_who_can_be_told_is_refused_what_cannot_be_retained(qos: int) -> None:
+    """And then nobody gets it: it would come again with the next try. In 3.1.1 it is delivered and not kept."""
+    broker = MemoryBroker(Config(sys_interval=0, max_retained=1))
+    reader = subscribed(broker, "r", "#", 0)
+    new, old = broker.client("n"), broker.client("o", 4)
+    for number, client in enumerate((new, new, old), 1):
+        client.send(Publish(f"t/{number}", b"%d" % number, qos, True, packet_id=number))
+    assert [packet.reason for packet in new.packets() if isinstance(packet, (Puback, Pubrec))] == [0, 0x97]
+    assert [packet.reason for packet in old.packets() if isinstance(packet, (Puback, Pubrec))] == [0]
+    assert payloads(reader) == [b"1", b"3"]
+    assert len(broker.server.router.retained) == 1
+    new.send(Publish("t/1", b"again", qos, True, packet_id=9), Publish("t/1", b"", qos, True, packet_id=10))
+    assert [packet.reason for packet in new.packets() if isinstance(packet, (Puback, Pubrec))] == [0, 0]
+
+
+def test_all_that_is_retained_counts() -> None:
+    """Properties of 130 KB for each of 15,000 messages were 2 GB that nobody counted."""
+    broker = MemoryBroker(Config(sys_interval=0, max_retained_bytes=10_000))
+    publisher = broker.client("p")
+    heavy = [
+        Publish("t/1", b"x", 1, True, packet_id=1, properties=Properties(user_properties=[("k", "v" * 10_000)])),
+        Publish("t/2", b"x", 1, True, packet_id=2, properties=Properties(user_properties=[("", "")] * 100)),
+        Publish("t/3", b"x", 1, True, packet_id=3, properties=Properties(correlation_data=bytes(10_000))),
+        Publish("t/" + "x" * 10_000, b"x", 1, True, packet_id=4),
+        Publish("t/" + "x" * 2_500 + "\U0001f600", b"x", 1, True, packet_id=5),
+        Publish("t/6", b"x", 1, True, packet_id=6, properties=Properties(response_topic="r" * 10_000)),
+        Publish("t/7", b"x", 1, True, packet_id=7, properties=Properties(content_type="r" * 10_000)),
+    ]
+    publisher.send(*heavy)
+    answers = [packet.reason for packet in publisher.packets() if isinstance(packet, Puback)]
+    assert answers == [0x97] * 7 and broker.server.router.retained.used == 0
+    publisher = broker.client("p" * 10_000)
+    publisher.send(Publish("t/8", b"x", 1, True, packet_id=1))
+    assert [packet.reason for packet in publisher.packets() if isinstance(packet, Puback)] == [0x97], "its id is kept"
 
 
 def test_a_retained_message_expires() -> None:

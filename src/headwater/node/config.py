@@ -221,10 +221,16 @@ class Config(Settings):
         "128 KiB at most, whatever this says.",
     )
     max_retained: int = Field(
-        default=1_000_000, ge=0, description="Retained messages; one more is delivered but not kept."
+        default=1_000_000,
+        ge=0,
+        description="Retained messages; one more is refused with 0x97, or, with QoS 0 and in 3.1.1, delivered and not "
+        "kept.",
     )
     max_retained_bytes: int = Field(
-        default=1024 * MIB, ge=0, description="Bytes of retained payloads; what goes beyond is delivered but not kept."
+        default=320 * MIB,
+        ge=0,
+        description="Bytes of retained messages: topics, payloads, properties and what the objects take; beyond, as "
+        "for `max_retained`.",
     )
     overlapping: Literal["merge", "separate"] = Field(
         default="merge",

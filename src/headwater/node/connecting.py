@@ -368,6 +368,7 @@ class Connecting:
         will = packet.will
         if will is not None:
             session.will = will_message(will, channel.client_id)
+            session.will.user = channel.username
             session.will_expiry = None if will.properties is None else will.properties.message_expiry_interval
             session.will_delay = 0 if will.properties is None else will.properties.will_delay_interval or 0
         session.will_at = NEVER

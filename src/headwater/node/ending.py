@@ -107,6 +107,7 @@ class Ending:
             access.refused_publishes += 1
             return
         if self.server.hooks.allow("acl_check", session, message.topic, True) is None:
+            message.user = session.username
             self.server.publishing.route(message, None)
             self.server.hooks.tell("will_sent", message, session.client_id)
 

@@ -56,6 +56,7 @@ COUNTERS: Final = {
     "sockets_opened": ("sockets_opened", "Connections of sockets, with or without a CONNECT."),
     "refused": ("connects_refused", "CONNECTs that were refused."),
     "messages_refused": ("messages_refused", "Messages whose publisher may not publish there."),
+    "retained_refused": ("retained_refused", "Retained messages for which there was no room."),
     "no_room": ("messages_no_room", "Messages of QoS 1 and 2 refused or made to wait for lack of room in queues."),
     "expired": ("sessions_expired", "Sessions that ended by their expiry interval."),
     "protocol_errors": ("protocol_errors", "Connections that ended because the client broke the protocol."),

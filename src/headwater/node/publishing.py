@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
-from headwater.message import Delivery, Message
+from headwater.message import NEVER, Delivery, Message
 from headwater.node.channel import Channel
 from headwater.node.stats import TOO_MANY_TOPICS
 from headwater.routing.topics import InvalidTopicName, check_name, is_guarded, is_reserved
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.access")
 log_drops = logging.getLogger("headwater.store")
+log_retained = logging.getLogger("headwater.server")
+
+TELL_AGAIN: Final = 60.0
+"""Seconds between two lines of the log about the same lack."""
 
 WAIT: Final = -1
 """In place of a reason code: there is no room now, and the client cannot be told so."""
@@ -46,6 +50,7 @@ class Publishing:
         self.receive_maximum = config.receive_maximum
         self.max_topic_length = config.max_topic_length
         self.max_topic_levels = config.max_topic_levels
+        self._told_at = -NEVER
 
     def packet(self, channel: Channel, packet: Packet) -> bool:
         """Deal with a packet if it is one of these."""
@@ -138,6 +143,8 @@ class Publishing:
             message = server.hooks.transform("publish", message, channel)
         if self.is_refused(message):
             return QUOTA_EXCEEDED if v5 else SUCCESS
+        if message.retain and not self._can_be_retained(message, session.username) and v5 and packet.qos:
+            return QUOTA_EXCEEDED
         if packet.qos == 2 and server.config.terse:
             session.received.add(packet.packet_id)
             server.promise(channel)
@@ -170,7 +177,9 @@ class Publishing:
                 server.hot.changed = True
         if message.retain:
             message.owner = server.access.owner(publisher)
-            self._retain(message, None if publisher is None else publisher.username)
+            if publisher is not None:
+                message.user = publisher.username
+            self._retain(message)
         route = server.router.route(message.topic)
         if server.hooks.slow:
             self._route_selected(message, publisher)
@@ -181,15 +190,32 @@ class Publishing:
                 server.sharing.deliver(group, message)
         return not route.empty
 
-    def _retain(self, message: Message, username: str | None) -> None:
+    def _can_be_retained(self, message: Message, username: str | None) -> bool:
+        """Whether there is room for it; if not, that is counted and logged, whether or not its publisher is told."""
+        message.user = username
+        if not message.payload or self.server.router.retained.fits(message):
+            return True
+        journal = self.server.journal
+        if journal is not None and journal.has_left_out(message.topic):
+            return True
+        self.server.stats.retained_refused += 1
+        now = self.server.hot.now
+        if now >= self._told_at + TELL_AGAIN:
+            self._told_at = now
+            log_retained.warning(
+                "no room for a retained message of %.200r (user %.200r): see max_retained, max_retained_bytes and the "
+                "same per user; %d until now",
+                message.topic,
+                username,
+                self.server.stats.retained_refused,
+            )
+        return False
+
+    def _retain(self, message: Message) -> None:
         retained = self.server.router.retained
-        quotas = self.server.access.quotas
-        if message.payload and not quotas.room_for_retained(username, message.topic, retained):
-            return
         # [MQTT-3.3.1-5, 3.3.1-6, 3.3.1-7]
         if retained.put(message) if message.payload else retained.remove(message.topic) is not None:
             self.server.hot.changed = self.server.journal is not None
-            quotas.kept(username if message.payload else None, message.topic)
             self.server.hooks.tell("retain_message", message)
         elif self.server.journal is not None:
             self.server.journal.not_retained(message)

@@ -51,6 +51,8 @@ class Statistics:
     """CONNECTs that were refused."""
     messages_refused: int = 0
     """Messages whose publisher may not publish there, by the rules of `access`."""
+    retained_refused: int = 0
+    """Retained messages for which there was no room."""
     no_room: int = 0
     """Messages of QoS 1 and 2 that were refused, or had to wait, for lack of room in queues."""
     reports: int = 0
@@ -96,6 +98,7 @@ def statistics_of(server: Server, uptime: float, queued: int | None = None) -> S
         bytes_sent=stats.bytes_sent,
         refused=stats.connects_refused,
         messages_refused=server.access.refused_publishes,
+        retained_refused=stats.retained_refused,
         no_room=stats.publish_refused,
         protocol_errors=stats.protocol_errors,
         reports=stats.reports_received,

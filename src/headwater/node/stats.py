@@ -27,6 +27,8 @@ class Stats:
         self.publish_sent = 0
         self.publish_refused = 0
         """Of QoS 1 and 2: for lack of room, with 0x97 or by letting the publisher wait."""
+        self.retained_refused = 0
+        """Retained messages for which there was no room."""
         self.drops = [0] * len(DROP_REASONS)
         self.connections_opened = 0
         self.connects_refused = 0

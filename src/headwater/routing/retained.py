@@ -6,6 +6,9 @@ the topics (topic_tree.py).
 Messages that expire are also in a heap of (expires_at, topic). Replacing or removing one leaves its entry behind; an
 entry counts only if the topic's message still expires at that time. When more than half of the heap is left-overs,
 it is cleared of them, which makes every operation cheap on average and the heap at most about twice what is needed.
+
+Bounds are of all messages and of those of one user (`Message.user`), by number and by bytes: all that a message carries
+and the objects around it (`Message.size`). They are running sums, so that a refusal costs no more than a look-up.
 """
 
 from __future__ import annotations
@@ -21,8 +24,16 @@ from headwater.routing.topic_tree import TopicTree, Walk
 _SMALL_HEAP: Final = 64
 
 
+class Share:
+    """What one user has here."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.used = 0
+
+
 class Retained:
-    """The retained messages of a broker, at most `max_messages` with `max_bytes` of payload. `len()` counts them.
+    """The retained messages of a broker, at most `max_messages` with `max_bytes`. `len()` counts them.
 
     A message has expired when `expires_at <= now`. Times are the caller's.
     """
@@ -30,7 +41,10 @@ class Retained:
     def __init__(self, max_messages: int, max_bytes: int = 1 << 62) -> None:
         self.max_messages = max_messages
         self.max_bytes = max_bytes
-        self.payload_bytes = 0
+        self.max_messages_per_user = 0  # 0, here and below: any
+        self.max_bytes_per_user = 0
+        self.used = 0
+        self.users: dict[str, Share] = {}
         self._messages: dict[str, Message] = {}
         self._topics = TopicTree()
         self._expiries: list[tuple[float, str]] = []
@@ -47,20 +61,17 @@ class Retained:
 
         An empty payload is kept like any other: that it means `remove` is for the caller to see [MQTT-3.3.1-6].
         """
-        old = self._messages.get(message.topic)
-        held = self.payload_bytes - (0 if old is None else len(old.payload))
-        if held + len(message.payload) > self.max_bytes:
+        if not self.fits(message):
             return False
+        old = self._messages.get(message.topic)
         if old is None:
-            if len(self._messages) >= self.max_messages:
-                return False
             self._topics.add(message.topic)
         else:
             # Equal text: holding the string that the dictionary and the tree hold saves one per topic.
             message.topic = old.topic
             self._discount(old)
         self._messages[message.topic] = message
-        self.payload_bytes += len(message.payload)
+        self._count(message)
         if self.changes is not None and not message.topic.startswith("$SYS/"):
             self.changes[message.topic] = message
         if message.expires_at != NEVER:
@@ -68,6 +79,25 @@ class Retained:
             heapq.heappush(self._expiries, (message.expires_at, message.topic))
         self._clear_expiries()
         return True
+
+    def fits(self, message: Message) -> bool:
+        """Whether there is room for it; replacing a message is not one more."""
+        old = self._messages.get(message.topic)
+        size = message.size()
+        if self.used + size - (0 if old is None else old.size()) > self.max_bytes:
+            return False
+        if old is None and len(self._messages) >= self.max_messages:
+            return False
+        user = message.user
+        if user is None:
+            return True
+        share = self.users.get(user)
+        count, used = (0, 0) if share is None else (share.count, share.used)
+        if old is not None and old.user == user:
+            count, used = count - 1, used - old.size()
+        if self.max_messages_per_user and count >= self.max_messages_per_user:
+            return False
+        return not self.max_bytes_per_user or used + size <= self.max_bytes_per_user
 
     def get(self, topic: str) -> Message | None:
         """The topic's message, even if it has expired since `expire` was last called."""
@@ -133,8 +163,27 @@ class Retained:
         """Branches of the tree of topics, without its root. Walks them all: for statistics."""
         return self._topics.count_branches()
 
+    def _count(self, message: Message) -> None:
+        size = message.size()
+        self.used += size
+        user = message.user
+        if user is not None:
+            share = self.users.get(user)
+            if share is None:
+                share = self.users[user] = Share()
+            share.count += 1
+            share.used += size
+
     def _discount(self, message: Message) -> None:
-        self.payload_bytes -= len(message.payload)
+        size = message.size()
+        self.used -= size
+        user = message.user
+        if user is not None:
+            share = self.users[user]
+            share.count -= 1
+            share.used -= size
+            if share.count == 0:
+                del self.users[user]
         if message.expires_at != NEVER:
             self._expiring -= 1
 

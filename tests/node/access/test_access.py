@@ -915,8 +915,32 @@ def test_a_user_keeps_so_many_retained_messages() -> None:
     broker.later(6)
     retained.expire(broker.server.hot.now)
     assert keep(client, "6"), "what expired counts no more"
+    assert retained.users["u"].count == 2 and retained.users["v"].count == 2
     broker.server.publishing.route(Message("free", b"x", retain=True), None)
     assert retained.get("free") is not None
+
+
+def test_a_user_keeps_so_many_bytes_of_retained_messages() -> None:
+    broker = broker_with(max_retained_bytes_per_user=1000, others=ANY)
+    client, other = come(broker, "u", "a"), come(broker, "v", "b")
+    client.send(*(Publish(f"t/{number}", bytes(100), 1, True, packet_id=number) for number in (1, 2, 3)))
+    assert [packet.reason for packet in client.packets() if isinstance(packet, Puback)] == [0x10, 0x10, 0x97]
+    other.send(Publish("t/3", bytes(100), 1, True, packet_id=1))
+    assert [packet.reason for packet in other.packets() if isinstance(packet, Puback)] == [0x10]
+    retained = broker.server.router.retained
+    assert 0 < retained.users["u"].used <= 1000
+    for topic in ("t/1", "t/2", "t/3"):
+        other.send(Publish(topic, b"", retain=True))
+    assert (retained.users, retained.used) == ({}, 0)
+
+
+def test_a_retained_will_counts_for_its_user() -> None:
+    broker = broker_with(max_retained_per_user=1, others=ANY)
+    for number in range(3):
+        client = come(broker, "u", f"c{number}", will=Will(f"w/{number}", b"gone", 0, True))
+        client.lose()
+    assert [message.topic for message in broker.server.router.retained.match("#", 0.0)] == ["w/0"]
+    assert broker.server.router.retained.users["u"].count == 1
 
 
 # ---- secrets -----------------------------------------------------------------------------------------------------

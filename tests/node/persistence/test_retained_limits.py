@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from headwater.message import Message
+from headwater.node.access.settings import AccessSettings
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.persistence.records import RETAINED
+from headwater.wire.packets import Will
 from tests.node.persistence.durable import DurableBroker
 from tests.node.persistence.test_journal import count, passing, publish
 
@@ -43,7 +45,7 @@ def retain(broker: DurableBroker, topic: str, payload: bytes) -> None:
 
 @pytest.mark.parametrize(
     "settings, fits",
-    [({"max_retained": 2}, {"a", "b"}), ({"max_retained_bytes": 4}, {"a", "b"}), ({"max_retained": 0}, set())],
+    [({"max_retained": 2}, {"a", "b"}), ({"max_retained_bytes": 600}, {"a", "b"}), ({"max_retained": 0}, set())],
 )
 def test_what_does_not_fit_stays_on_disk_and_is_back_when_it_fits(settings: dict[str, int], fits: set[str]) -> None:
     broker = three_on_disk().crash(config=limited(**settings))
@@ -103,3 +105,23 @@ def test_how_many_are_left_out_is_logged(tmp_path: Path, caplog: pytest.LogCaptu
     caplog.clear()
     asyncio.run(main(0))
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+def test_quotas_of_users_are_known_after_a_restart() -> None:
+    """Of retained messages, and of wills that are retained when they come."""
+    access = AccessSettings(max_retained_per_user=2)
+    broker = DurableBroker(config=limited(access=access))
+    for client_id, user in (("a", "u"), ("b", "v"), ("c", None)):
+        client = passing(broker, client_id, username=user)
+        publish(client, f"of/{client_id}", b"x", retain=True)
+    passing(broker, "d", username="u", will=Will("of/d", b"gone", 1, True))
+    broker.settle()
+    before = broker.server.router.retained.used
+    broker = broker.crash(config=limited(access=access))
+    retained = broker.server.router.retained
+    assert {user: share.count for user, share in retained.users.items()} == {"u": 2, "v": 1}
+    assert retained.used == before + (retained.get("of/d") or Message("")).size()
+    client = passing(broker, "e", username="u")
+    publish(client, "one too many", b"x", retain=True)
+    broker.settle()
+    assert retained.get("one too many") is None

@@ -119,6 +119,9 @@ class Access:
         self._standing.seconds = settings.ban_window
         self._metered = bool(settings.message_rate or settings.byte_rate)
         self.quotas = Quotas(settings)
+        retained = self.server.router.retained
+        retained.max_messages_per_user = settings.max_retained_per_user
+        retained.max_bytes_per_user = settings.max_retained_bytes_per_user
         self.verifying.use(settings.verify_threads, settings.max_verifying)
         self._shared.clear()
         if self.server.router.gate is None and (loaded.rules is not None or loaded.tokens is not None):

@@ -119,7 +119,10 @@ class AccessSettings(Settings):
         default=0, ge=0, description="Subscriptions of all sessions of a user; one more is refused with 0x97; 0: any."
     )
     max_retained_per_user: int = Field(
-        default=0, ge=0, description="Retained messages of one user; one more is delivered but not kept; 0: any."
+        default=0, ge=0, description="Retained messages of one user; one more is refused with 0x97; 0: any."
+    )
+    max_retained_bytes_per_user: int = Field(
+        default=0, ge=0, description="Bytes of retained messages of one user, as `max_retained_bytes`; 0: any."
     )
 
     @field_validator("jwt_algorithms")

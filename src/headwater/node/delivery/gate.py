@@ -223,6 +223,9 @@ class BrokerGate(Gate):
             raise Refused(
                 507, "full", f"the store has as many topics as it may have ({self.broker.config.store.max_topics})"
             )
+        message.user = caller.channel.username
+        if message.retain and message.payload and not server.router.retained.fits(message):
+            raise Refused(507, "full", "there is no room for more retained messages")
         if message.qos and not server.admission.has_room(message.topic, None):
             raise Refused(503, "unavailable", "there is no room in queues; try again")
         server.publishing.route(message, self._session(caller))

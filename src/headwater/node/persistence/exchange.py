@@ -85,6 +85,7 @@ class Content(Line):
     retain: bool = False
     publisher: Text = ""
     owner: Text | None = None
+    user: Text | None = None
     expires: Time | None = None
     payload_format: Annotated[int, Field(ge=0, le=1)] | None = None
     content_type: Text | None = None
@@ -117,6 +118,7 @@ class Content(Line):
             user_properties=None if pairs is None else [(name, value) for name, value in pairs],
         )
         message.owner = self.owner
+        message.user = self.owner or self.user
         return message
 
 
@@ -212,6 +214,8 @@ def content_of(message: Message) -> dict[str, Any]:
         fields["publisher"] = message.publisher
     if message.owner is not None:
         fields["owner"] = message.owner
+    elif message.user is not None:
+        fields["user"] = message.user
     if message.expires_at != NEVER:
         fields["expires"] = message.expires_at
     for name in ("payload_format", "content_type", "response_topic"):

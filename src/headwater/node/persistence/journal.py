@@ -183,9 +183,13 @@ class Journal:
     def not_retained(self, message: Message) -> None:
         """There was no room for it, or it is empty and there was nothing to remove. If its topic has one on disk only,
         that is out of date, and this one takes its place there."""
-        if self.left_out and self.committer.has(retained_key(message.topic)):
+        if self.has_left_out(message.topic):
             self._retained[message.topic] = message if message.payload else None
             self.turn.changed = True
+
+    def has_left_out(self, topic: str) -> bool:
+        """Whether the topic has one on disk only."""
+        return self.left_out and self.committer.has(retained_key(topic))
 
     # ---- deliveries --------------------------------------------------------------------------------------------
 

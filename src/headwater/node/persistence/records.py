@@ -97,16 +97,22 @@ def record_of(message: Message, offset: float) -> bytes:
     packet = encode(
         Publish(message.topic, message.payload, message.qos, message.retain, False, packet_id, properties), V5
     )
-    # A client id has no U+0000, so that a user name can stand behind one.
-    publisher = (message.publisher if message.owner is None else f"{message.publisher}\0{message.owner}").encode()
+    publisher = _people_of(message).encode()
     expires_at = message.expires_at if message.expires_at == NEVER else message.expires_at + offset
     return _MESSAGE.pack(V5, expires_at, len(publisher)) + publisher + packet
+
+
+def _people_of(message: Message) -> str:
+    """Publisher, owner and user of a message. They have no U+0000; an owner is its user as well."""
+    if message.owner is not None:
+        return f"{message.publisher}\0{message.owner}"
+    return message.publisher if message.user is None else f"{message.publisher}\0\0{message.user}"
 
 
 def message_in(record: bytes, offset: float) -> Message:
     version, expires_at, size = _MESSAGE.unpack_from(record)
     start = _MESSAGE.size + size
-    publisher, has_owner, owner = record[_MESSAGE.size : start].decode().partition("\0")
+    publisher, has_owner, people = record[_MESSAGE.size : start].decode().partition("\0")
     body = start + 2
     while record[body - 1] & 0x80:
         body += 1
@@ -119,13 +125,24 @@ def message_in(record: bytes, offset: float) -> Message:
             retain = first & 0x01 != 0
             message = Message(topic, record[properties + 1 :], first >> 1 & 0x03, retain, publisher=publisher)
             message.expires_at = expires_at if expires_at == NEVER else expires_at - offset
-            message.owner = owner if has_owner else None
+            if has_owner:
+                _set_people(message, people)
             return message
     packet = decode(first, record[body:], version, FROM_CLIENT, ANY_NUMBER)
     message = message_of(cast(Publish, packet), publisher, 0.0)
     message.expires_at = expires_at if expires_at == NEVER else expires_at - offset
-    message.owner = owner if has_owner else None
+    if has_owner:
+        _set_people(message, people)
     return message
+
+
+def _set_people(message: Message, people: str) -> None:
+    owner, has_user, user = people.partition("\0")
+    if has_user:
+        message.user = user
+    else:
+        message.owner = owner
+        message.user = owner or None
 
 
 # ---- deliveries ------------------------------------------------------------------------------------------------
