@@ -329,6 +329,28 @@ def test_compaction_changes_no_rows(world: World) -> None:
     assert invoke("compact", "--lake", world.lake, "--table", "brass")[0] == 2
 
 
+def test_a_topic_is_erased(world: World) -> None:
+    """And what is in the store of it is not fetched again."""
+    [counts] = world.ask("select count(*) n from bronze where topic like 'site/1/%'")
+    assert counts["n"] > 0
+    options = ("--topic", "site/1/#", *world.options)
+    status, _, errors = invoke("erase", *options)
+    assert (status, f"would erase {counts['n']} messages" in errors) == (1, True)
+    status, said, errors = invoke("erase", *options, "--why", "asked for", "--yes", "--vacuum")
+    assert (status, errors) == (0, "")
+    assert said.startswith(f"bronze: {counts['n']} rows erased\n")
+    assert invoke("backfill", *world.options)[1] == "bronze: 0 messages fetched, 0 lost\n"
+    [left] = world.ask(
+        "select (select count(*) from bronze where topic like 'site/1/%') a, "
+        "(select count(*) from gold where topic like 'site/1/%') b, "
+        "(select sum(last - first + 1) from erased where why = 'asked for') c"
+    )
+    assert left == {"a": 0, "b": 0, "c": counts["n"]}
+    assert invoke("erase", *options, "--yes")[1] == "there are no such messages\n"
+    assert invoke("erase", "--record", *world.options)[1] == "noted: 0 messages that bronze lacks were deleted\n"
+    assert invoke("erase", *world.options)[0] == invoke("erase", "--topic", "a#", *world.options)[0] == 2
+
+
 def test_the_page_has_all_settings_with_their_defaults(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
     [text] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)

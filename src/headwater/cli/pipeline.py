@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from headwater.cli.pipeline_care import backfill, compact, remake, tables
+from headwater.cli.pipeline_erase import erase
 from headwater.cli.pipeline_query import query
 from headwater.cli.pipeline_run import run
 from headwater.cli.pipeline_status import status
@@ -20,5 +21,6 @@ pipeline.command()(status)
 pipeline.command()(query)
 pipeline.command()(backfill)
 pipeline.command()(remake)
+pipeline.command()(erase)
 pipeline.command()(compact)
 pipeline.command()(tables)

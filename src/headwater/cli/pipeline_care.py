@@ -32,8 +32,12 @@ OF_BRONZE: Final = ("silver", "completeness", "operations_traffic", "operations_
 
 
 @with_stores_options
-def backfill(of: StoresOptions, master: Master = LOCAL) -> None:
-    """Fetch from the stores what bronze lacks."""
+def backfill(
+    of: StoresOptions,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Also what somebody deleted with another tool.")] = False,
+    master: Master = LOCAL,
+) -> None:
+    """Fetch from the stores what bronze lacks; not what was erased."""
     command = "pipeline backfill"
     settings = of.settings(command)
     lake = open_lake(command, of.lake)
@@ -41,7 +45,7 @@ def backfill(of: StoresOptions, master: Master = LOCAL) -> None:
 
     with spark_session(command, lake, master, short=True) as spark, failing(command):
         with lake.writing(), _reading(command):
-            found, lost = recover(spark, lake, settings)
+            found, lost = recover(spark, lake, settings, deleted=deleted)
         print(f"bronze: {found:,} messages fetched, {lost:,} lost", flush=True)
     if found:
         print(f"what was derived before lacks them: headwater pipeline remake {' '.join(OF_BRONZE)}")

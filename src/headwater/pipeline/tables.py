@@ -227,6 +227,7 @@ COMPLETENESS: Final = Table(
         Column("recovered", "bigint", "Of these, what did not, and was read from the store.", nullable=False),
         Column("duplicate", "bigint", "How often something came by MQTT once more.", nullable=False),
         Column("lost", "bigint", "Made, and neither here nor to be had.", nullable=False),
+        Column("erased", "bigint", "Made, and erased from the lake since. Null: from before that was counted."),
         Column("day", "date", "Of the minute, UTC.", nullable=False),
     ),
     keys=("store", "minute"),
@@ -297,7 +298,22 @@ INFERRED: Final = Table(
     watermark="final when it is there",
 )
 
+ERASED: Final = Table(
+    "erased",
+    "Which messages were erased from the lake, when and why: they are neither lost nor fetched again.",
+    (
+        STORE,
+        Column("first", "bigint", "First position of a range,", nullable=False),
+        Column("last", "bigint", "and its last.", nullable=False),
+        Column("what", "string", "Which topics, or which condition.", nullable=False),
+        Column("why", "string", "As it was said.", nullable=False),
+        Column("erased", "timestamp", "When.", nullable=False),
+    ),
+    keys=("store", "first", "erased"),
+    watermark="final when it is there",
+)
+
 TABLES: Final = (
-    *(BRONZE, SILVER, QUARANTINE, GOLD, LATE, LATEST, LIVE, COMPLETENESS, TRAFFIC, MEMBERS, ADVICE, INFERRED),
+    *(BRONZE, SILVER, QUARANTINE, GOLD, LATE, LATEST, LIVE, COMPLETENESS, TRAFFIC, MEMBERS, ADVICE, INFERRED, ERASED),
 )
 BY_NAME: Final = {table.name: table for table in TABLES}

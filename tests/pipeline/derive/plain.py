@@ -142,13 +142,18 @@ def latest(silver: list[Row]) -> list[Row]:
 
 
 def completeness(
-    bronze: list[Row], live: list[Row], stores: dict[str, int], start: datetime, end: datetime
+    bronze: list[Row],
+    live: list[Row],
+    stores: dict[str, int],
+    start: datetime,
+    end: datetime,
+    erased: list[tuple[str, int, int]] | None = None,
 ) -> list[Row]:
     answers = {}
     for store, behind in stores.items():
         minute = begin_of(start, 60)
         while minute < end:
-            zeros = dict.fromkeys(("made", "live", "recovered", "duplicate", "lost"), 0)
+            zeros = dict.fromkeys(("made", "live", "recovered", "duplicate", "lost", "erased"), 0)
             answers[(store, minute)] = {"store": store, "minute": minute, **zeros, "day": minute.date()}
             minute += timedelta(minutes=1)
         here = {row["position"]: row["arrival"] for row in bronze if row["store"] == store and row["arrival"] < end}
@@ -162,7 +167,8 @@ def completeness(
                 continue
             answer["made"] += 1
             answer["duplicate"] += max(times[position] - 1, 0)
-            way = "live" if times[position] else "recovered" if position in here else "lost"
+            gone = any(of == store and first <= position <= last for of, first, last in erased or ())
+            way = "live" if times[position] else "recovered" if position in here else "erased" if gone else "lost"
             answer[way] += 1
     return list(answers.values())
 

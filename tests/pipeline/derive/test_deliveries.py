@@ -104,13 +104,14 @@ def without(bronze: list[Row], share: float, chance: Random) -> list[Row]:
 def test_completeness_is_that_of_a_plain_recomputation(spark: SparkSession, share: float) -> None:
     bronze = without(BRONZE_ROWS, share, Random(6)) if share else BRONZE_ROWS
     stores = {"one": 0, "two": 0, "three": 60, "silent": 0}
-    made = completeness(frame(spark, BRONZE, bronze), frame(spark, LIVE, LIVE_ROWS), stores, *HOUR)
+    erased = [("two", 310, 400), ("one", 1, 40), ("three", 50, 70), ("gone", 1, 9)]
+    made = completeness(frame(spark, BRONZE, bronze), frame(spark, LIVE, LIVE_ROWS), stores, *HOUR, erased)
     rows = found(made, *COMPLETENESS.keys)
-    assert rows == ordered(plain.completeness(bronze, LIVE_ROWS, stores, *HOUR), COMPLETENESS.keys)
+    assert rows == ordered(plain.completeness(bronze, LIVE_ROWS, stores, *HOUR, erased), COMPLETENESS.keys)
     assert made.columns == list(COMPLETENESS.names)
     assert len(rows) == 4 * 60
-    assert all(row["made"] == row["live"] + row["recovered"] + row["lost"] for row in rows)
-    assert (sum(row["lost"] for row in rows) > 0) == (share > 0)
+    assert all(row["made"] == row["live"] + row["recovered"] + row["erased"] + row["lost"] for row in rows)
+    assert (sum(row["lost"] for row in rows) > 0) == (sum(row["erased"] for row in rows) > 0) == (share > 0)
     assert all(sum(row[name] for row in rows) > 0 for name in ("made", "live", "recovered", "duplicate"))
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from headwater.pipeline.jobs import landing
-from headwater.pipeline.jobs.accounts import before_first
 from headwater.pipeline.jobs.bronze import APP
 from headwater.pipeline.jobs.clocks import ask, clocks
+from headwater.pipeline.jobs.facts import before_first
 from headwater.pipeline.jobs.settings import Settings, make_settings
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.source.addresses import Addresses

@@ -4,15 +4,16 @@ Theory. Positions have no gaps, and arrival never goes back in a store: a minute
 ends with its last message, and begins behind the last message of the minutes before. A position in that range that is
 not in bronze was made all the same; it belongs to the minute of the next message that is there. So per minute
 
-    made = live + recovered + lost
+    made = live + recovered + erased + lost
 
-where live came by MQTT, recovered is in bronze and did not come by MQTT, and lost is neither. Bronze is meant to have
+where live came by MQTT, recovered is in bronze and did not come by MQTT, erased is neither and was erased from the
+lake, and lost is none of these. Bronze is meant to have
 each position once, and this is where it would be seen if not, so doubles in it count once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -23,13 +24,19 @@ from headwater.pipeline.tables import COMPLETENESS
 
 
 def completeness(
-    bronze: DataFrame, live: DataFrame, stores: Mapping[str, int], start: datetime, end: datetime
+    bronze: DataFrame,
+    live: DataFrame,
+    stores: Mapping[str, int],
+    start: datetime,
+    end: datetime,
+    erased: Sequence[tuple[str, int, int]] = (),
 ) -> DataFrame:
     """COMPLETENESS's rows: one for each of `stores` and each minute with start ≤ minute < end, those in which nothing
     was made included. `stores` says for each store the last position that is not to be looked at: 0, or the one before
     which accounts begin. Positions between it and the first message of the range are made in the range; so `bronze`
     either holds all from there on, or begins at `start` and `stores` says the last position that arrived before.
-    A copy that comes by MQTT after this was computed is not in it."""
+    `erased` are ranges of positions (store, first, last) that do not overlap. A copy that comes by MQTT after this was
+    computed is not in it."""
     first, last = beginnings(start, end, MINUTE)
     here = bronze.where((F.col("position") > _of_store(stores)) & (F.col("arrival") < timestamp(last)))
     came = live.where(F.col("position") > _of_store(stores))
@@ -39,8 +46,10 @@ def completeness(
     positions = ways.groupBy("store", "position").agg(F.min("arrival").alias("arrival"), F.sum("times").alias("times"))
     minutes = _minutes(positions.where(F.col("arrival").isNotNull()), stores)
     elsewhere = _counted_by(minutes, positions.where(F.col("arrival").isNull()))
+    forgotten = _erased_by(minutes, positions, erased, stores)
     every = _every_minute(bronze.sparkSession, stores, first, last)
-    return _answers(every.join(minutes, ["store", "begin"], "left").join(elsewhere, ["store", "begin"], "left"))
+    counted = every.join(minutes, ["store", "begin"], "left").join(elsewhere, ["store", "begin"], "left")
+    return _answers(counted.join(forgotten, ["store", "begin"], "left"))
 
 
 def holes(bronze: DataFrame, expected: Mapping[str, tuple[int, int]]) -> DataFrame:
@@ -95,6 +104,24 @@ def _counted_by(minutes: DataFrame, elsewhere: DataFrame) -> DataFrame:
     return found.groupBy("store", "begin").agg(F.count("*").alias("came_only"), F.sum(_again()).alias("again_only"))
 
 
+def _erased_by(
+    minutes: DataFrame, positions: DataFrame, erased: Sequence[tuple[str, int, int]], stores: Mapping[str, int]
+) -> DataFrame:
+    """Per store and minute: positions that were erased, and are not here by any way."""
+    left = [(store, max(first, stores[store] + 1), last) for store, first, last in erased if store in stores]
+    rows = [each for each in left if each[1] <= each[2]]
+    ranges = minutes.select("store", "begin", "low", "high")
+    gone = minutes.sparkSession.createDataFrame(rows, "store string, first bigint, last bigint")
+    first = F.greatest("first", F.col("low") + 1)
+    last = F.least("last", "high")
+    parts = gone.join(ranges, "store").select("store", "begin", first.alias("first"), last.alias("last"))
+    each = parts.where("first <= last").select(
+        "store", "begin", F.explode(F.sequence("first", "last")).alias("position")
+    )
+    absent = each.join(positions.select("store", "position"), ["store", "position"], "left_anti")
+    return absent.groupBy("store", "begin").agg(F.count("*").alias("forgotten"))
+
+
 def _every_minute(spark: SparkSession, stores: Mapping[str, int], first: int, last: int) -> DataFrame:
     named = spark.createDataFrame([(store,) for store in stores], "store string")
     minutes = spark.range(first, last, MINUTE, 1).select(F.col("id").alias("begin"))
@@ -112,7 +139,8 @@ def _answers(counted: DataFrame) -> DataFrame:
         "live": live,
         "recovered": recovered,
         "duplicate": F.col("again") + F.col("again_only"),
-        "lost": made - live - recovered,
+        "lost": made - live - recovered - F.col("forgotten"),
+        "erased": F.col("forgotten"),
         "day": day_of(F.col("begin")),
     }
     return filled.select(*(answers.get(name, F.col(name)).alias(name) for name in COMPLETENESS.names))

@@ -253,9 +253,13 @@ class Pipeline:
 
     def _tidy(self) -> int:
         self._tidied = time.monotonic()
-        lacking = accounts.missing(self.lake.snapshot(BRONZE))
+        lacking = accounts.missing(self.lake)
         if lacking:
-            log.warning("bronze lacks %d messages; `headwater pipeline backfill` fetches what can be had", lacking)
+            log.warning(
+                "bronze lacks %d messages; `headwater pipeline backfill` fetches what can be had. If they were deleted "
+                "on purpose, note that with `headwater pipeline erase --record`",
+                lacking,
+            )
         return sum(tidy(self.lake, table).before for table in self.lake.tables())
 
     def _check_queries(self) -> None:

@@ -20,8 +20,10 @@ from headwater.pipeline.derive.latest import latest
 from headwater.pipeline.derive.moments import final_until, moment
 from headwater.pipeline.derive.traffic import traffic
 from headwater.pipeline.jobs import operations
-from headwater.pipeline.jobs.accounts import LARGEST, before_first
+from headwater.pipeline.jobs.accounts import LARGEST
+from headwater.pipeline.jobs.facts import before_first, erased_ranges
 from headwater.pipeline.jobs.latest import JOB as LATEST_JOB
+from headwater.pipeline.jobs.positions import flat
 from headwater.pipeline.jobs.remaking import Plan
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.jobs.silver import JOB as SILVER_JOB
@@ -144,7 +146,8 @@ def _rows(
         return members(bronze.read_between(spark, "arrival", low, end), start, end)
     before = {**before_first(bronze), **_last_before(spark, bronze, start)}
     live = lake.snapshot(LIVE).read_positions(spark, {store: (last, LARGEST) for store, last in before.items()})
-    return completeness(bronze.read_between(spark, "arrival", start, end), live, before, start, end)
+    here = bronze.read_between(spark, "arrival", start, end)
+    return completeness(here, live, before, start, end, flat(erased_ranges(lake)))
 
 
 def _last_before(spark: SparkSession, bronze: Snapshot, start: datetime) -> dict[str, int]:

@@ -37,7 +37,7 @@ JOBS: Final = {
     COMPLETENESS.name: COMPLETENESS.name,
 }
 """Tables whose commits say positions, and whose notes those are."""
-COUNTS: Final = ("made", "live", "recovered", "duplicate", "lost")
+COUNTS: Final = ("made", "live", "recovered", "duplicate", "erased", "lost")
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,11 @@ def _stores(landing: Snapshot, tables: Mapping[str, TableStatus], answers: Answe
 
 
 def totals(lake: Lake) -> dict[str, int]:
-    """Of the completeness of all stores: made, live, recovered, duplicate, lost; empty if there are no minutes yet."""
+    """Of the completeness of all stores: made, live, recovered, duplicate, erased, lost; empty if there are no minutes
+    yet."""
     snapshot = lake.existing().get(COMPLETENESS.name)
     rows = None if snapshot is None else _read(snapshot, snapshot.files, COUNTS)
-    return {} if rows is None else {name: pc.sum(rows[name]).as_py() for name in COUNTS}
+    return {} if rows is None else {name: pc.sum(rows[name]).as_py() or 0 for name in COUNTS}
 
 
 def last_windows(lake: Lake, most: int) -> list[dict[str, Any]]:
@@ -185,6 +186,6 @@ def _read(snapshot: Snapshot, files: list[str], columns: tuple[str, ...]) -> pa.
     """None: there are no rows."""
     if not files:
         return None
-    read = [pq.read_table(snapshot.log.folder / name, columns=list(columns), partitioning=None) for name in files]
-    rows = pa.concat_tables(read)
+    read = [pq.ParquetFile(snapshot.log.folder / name).read(columns=list(columns)) for name in files]
+    rows = pa.concat_tables(read, promote_options="default")  # a table may have got columns since
     return rows if rows.num_rows else None

@@ -142,13 +142,21 @@ class Snapshot:
         return rows.where((F.col(column) >= F.lit(start)) & (F.col(column) < F.lit(end)))
 
     def arrival_of(self, store: str, position: int) -> datetime | None:
-        """When the message at this position arrived; None if the table has it not. Read here, without Spark."""
-        for name in self.files_with({store: (position - 1, position)}):
+        """When the message at this position arrived, or, if the table has it not, the last one before it that it has;
+        None if there is none. Read here, without Spark."""
+        highs = dict(zip(self.files, self._bounds("position")[1], strict=True))
+        last, arrival = 0, None
+        for name in sorted(self.files_with({store: (0, position)}), key=lambda name: -(highs[name] or position)):
+            if highs[name] is not None and highs[name] <= last:
+                break
             found = pq.read_table(self.log.folder / name, columns=["store", "position", "arrival"], partitioning=None)
-            here = pc.and_(pc.equal(found["store"], store), pc.equal(found["position"], position))
-            for arrival in found.filter(here)["arrival"].to_pylist():
-                return _moment(arrival)
-        return None
+            stores = found["store"].cast(pa.string())  # other writers have other kinds of text
+            rows = found.drop_columns("store").filter(pc.equal(stores, store))
+            rows = rows.filter(pc.and_(pc.less_equal(rows["position"], position), pc.greater(rows["position"], last)))
+            if rows.num_rows:
+                at = pc.index(rows["position"], pc.max(rows["position"])).as_py()
+                last, arrival = rows["position"][at].as_py(), rows["arrival"][at].as_py()
+        return _moment(arrival)
 
 
 def _meets(store: str, first: int, last: int, bounds: list[Any]) -> bool:
