@@ -17,9 +17,10 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from headwater.message import OVERHEAD, PAIR_OVERHEAD, text_size
-from headwater.node.access.limits import host_of, network_of
+from headwater.node.access.limits import host_of
 from headwater.node.bridge.inside import Inside
 from headwater.node.channel import Channel
+from headwater.web.addresses import network_of
 from headwater.wire.packets import Connect, Properties
 
 if TYPE_CHECKING:
