@@ -134,10 +134,33 @@ def test_a_file_of_mosquitto_is_converted(tmp_path: Path) -> None:
     config = load_config(str(file), {}, {})
     assert (config.port, config.allow_anonymous) == (1888, True)
     assert "pid_file" in file.read_text()
-    conf.write_text("port 1888\npsk_hint x\nnonsense\n")
+    conf.write_text("port 1888\nhttp_dir x\nmax_inflight_bytes 5\n")
     told = headwater("from-mosquitto", conf, "-o", tmp_path / "other.toml")
     assert told.exit_code == 0
     assert "2 lines are NOT SUPPORTED; the comments in other.toml say why" in " ".join(told.stderr.split())
     conf.write_text("port many\n")
     bad = headwater("from-mosquitto", conf)
     assert bad.exit_code == 1 and "mosquitto.conf:1: port many" in bad.output
+
+
+def test_a_listener_with_pre_shared_keys_does_not_become_a_plain_one(tmp_path: Path) -> None:
+    conf, file = tmp_path / "mosquitto.conf", tmp_path / "broker.toml"
+    conf.write_text("listener 8883\npsk_hint x\nallow_anonymous true\nmount_point tenant/\n")
+    for output in (["-o", file], []):
+        told = headwater("from-mosquitto", conf, *output)
+        said = " ".join(told.stderr.split())
+        assert told.exit_code == 1 and not told.stdout and not file.exists()
+        assert "mosquitto.conf:2: psk_hint x" in said and "use certificates" in said
+    half = headwater("from-mosquitto", conf, "-o", file, "--accept-loss", "mosquitto.conf:2")
+    assert half.exit_code == 1 and "mount_point" in half.stderr and not file.exists()
+    accept = ["--accept-loss", "mosquitto.conf:2", "--accept-loss", "mosquitto.conf:4"]
+    assert headwater("from-mosquitto", conf, "-o", file, *accept).exit_code == 0 and file.exists()
+
+
+def test_what_is_converted_is_for_its_owners_eyes(tmp_path: Path) -> None:
+    """A bridge's password may be in it."""
+    conf, file = tmp_path / "mosquitto.conf", tmp_path / "broker.toml"
+    conf.write_text("connection b\naddress h\ntopic #\nremote_username u\nremote_password hunter2\n")
+    assert headwater("from-mosquitto", conf, "-o", file).exit_code == 0
+    assert "hunter2" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+    assert "holds a password" in headwater("from-mosquitto", conf).stderr

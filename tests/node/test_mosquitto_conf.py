@@ -11,9 +11,10 @@ import pytest
 from pydantic import BaseModel
 
 from headwater.node.config import Config, ConfigError, load_config
-from headwater.node.mosquitto_conf import from_mosquitto
+from headwater.node.mosquitto_conf import ProtectionLost, from_mosquitto
 from headwater.node.mosquitto_conversion import DEFAULTS
-from headwater.node.mosquitto_leftovers import NOT_NEEDED, NOT_SUPPORTED
+from headwater.node.mosquitto_leftovers import DEFAULTS as STATED
+from headwater.node.mosquitto_leftovers import NOT_NEEDED, NOT_SUPPORTED, PROTECTED
 from headwater.node.mosquitto_lines import CONVERTERS
 from headwater.wire import encode
 from headwater.wire.packets import Connect
@@ -132,18 +133,71 @@ clientid username password plugin retained_persistence retry_interval
 
 @pytest.mark.parametrize("name", MANUAL.split())
 def test_every_option_of_the_manual_is_known(name: str) -> None:
-    places = [name in place for place in (CONVERTERS, NOT_NEEDED, NOT_SUPPORTED, ("include_dir",))]
+    places = [name in place for place in (CONVERTERS, NOT_NEEDED, NOT_SUPPORTED, PROTECTED, ("include_dir",))]
     assert sum(places) == 1
 
 
 @pytest.mark.parametrize("name", ["auth_opt_host", "plugin_opt_password"])
 def test_options_of_plugins(name: str, tmp_path: Path) -> None:
     said = converted(tmp_path, f"{name} hunter2")
-    assert f"{name} …\n#   NOT SUPPORTED: plugins are hooks here" in said and "hunter2" not in said
+    assert f"{name} …\n#   NOT SUPPORTED: it is of a plugin" in said and "hunter2" not in said
+
+
+@pytest.mark.parametrize("name", [*PROTECTED, "strange", "psk_new"])
+def test_a_line_that_protected_something_ends_the_conversion(name: str, tmp_path: Path) -> None:
+    text = f"listener 8883\n{name} hunter2\nallow_anonymous true\n"
+    with pytest.raises(ProtectionLost) as caught:
+        converted(tmp_path, text)
+    said = str(caught.value)
+    assert f"mosquitto.conf:2: {name} " in said and "--accept-loss mosquitto.conf:2" in said
+    assert PROTECTED.get(name, "may have protected something") in said
+    path = tmp_path / "mosquitto.conf"
+    accepted = from_mosquitto(path, accepted=["mosquitto.conf:2"])
+    assert "NOT SUPPORTED, and accepted: " in accepted and tomllib.loads(accepted)["port"] == 8883
+    with pytest.raises(ProtectionLost):
+        from_mosquitto(path, accepted=["mosquitto.conf:1"])
+    with pytest.raises(ConfigError, match=r"mosquitto\.conf:3: nothing is lost there"):
+        from_mosquitto(path, accepted=["mosquitto.conf:2", "mosquitto.conf:3"])
+
+
+def test_all_that_is_lost_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ProtectionLost) as caught:
+        converted(tmp_path, "plugin /x.so\nlistener 1\nmount_point a/\npsk_hint h\n")
+    assert str(caught.value).endswith("mosquitto.conf:1 --accept-loss mosquitto.conf:3 --accept-loss mosquitto.conf:4")
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("listener 1\nbind_interface eth0", True),
+        ("listener 1 10.0.0.1\nbind_interface eth0", False),
+        ("connection b\naddress h\ntopic #\nlocal_username u", False),
+        ("acl_file /a\nconnection b\naddress h\ntopic #\nlocal_username u", True),
+        ("per_listener_settings true\nlistener 1\npassword_file /p\nlistener 2\npassword_file /q", True),
+        ("per_listener_settings true\nlistener 1\npassword_file /p\nlistener 2\npassword_file /p", False),
+    ],
+)
+def test_what_protects_only_beside_others(text: str, lost: bool, tmp_path: Path) -> None:
+    if lost:
+        with pytest.raises(ProtectionLost):
+            converted(tmp_path, text)
+    else:
+        converted(tmp_path, text)
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in STATED.items() for value in values])
+def test_a_line_that_states_a_default_is_nothing_to_speak_of(name: str, value: str, tmp_path: Path) -> None:
+    assert converted(tmp_path, f"{name} {value}") == converted(tmp_path, "")
+
+
+def test_pages_that_may_connect(tmp_path: Path) -> None:
+    text = "listener 1\nprotocol websockets\nwebsockets_origin https://a\nwebsockets_origin https://b\nlistener 2"
+    config = Config(**settings(tmp_path, text))
+    assert config.listeners[0].websocket_origins == ["https://a", "https://b"]
 
 
 def test_files_of_access(tmp_path: Path) -> None:
-    text = "per_listener_settings true\nlistener 1\npassword_file /p\nacl_file /a\nlistener 2\nacl_file /b\n"
+    text = "per_listener_settings true\nlistener 1\npassword_file /p\nacl_file /a\nlistener 2\nacl_file /a\n"
     said = converted(tmp_path, text)
     assert tomllib.loads(said)["access"] == {
         "password_file": "/p",
@@ -151,7 +205,6 @@ def test_files_of_access(tmp_path: Path) -> None:
         "acl_subscribe": "always",
         "acl_retained": True,
     }
-    assert "acl_file /b\n#   NOT SUPPORTED: there is one acl_file for all listeners, /a." in said
     config = Config(**tomllib.loads(said))
     assert (config.access.acl_file, [each.port for each in config.listeners]) == ("/a", [1, 2])
     assert [(each.use_passwords, each.use_rules) for each in config.listeners] == [(True, True), (False, True)]
@@ -175,10 +228,18 @@ def test_settings_of_one_listener(per_listener: str, expected: list[bool | None]
 
 def test_authorities_that_nobody_is_asked_for_complete_our_own_certificate(tmp_path: Path) -> None:
     """Mosquitto sends those between its certificate and the root, wherever it has them from."""
-    text = "listener 1\ncertfile /c\nkeyfile /k\ncafile /ca\nuse_identity_as_username true\n"
+    text = "listener 1\ncertfile /c\nkeyfile /k\ncafile /ca\ncrlfile /r\n"
     said = converted(tmp_path, text)
-    assert "use_identity_as_username\n#   not needed: clients are not asked for certificates." in said
+    assert "crlfile\n#   not needed: clients are not asked for certificates." in said
     assert tomllib.loads(said)["listeners"][0]["tls"] == {"certificate": "/c", "key": "/k", "ca": "/ca"}
+
+
+def test_who_is_to_be_known_by_a_certificate_needs_one(tmp_path: Path) -> None:
+    """Mosquitto refuses who has none, also where it has not asked for it."""
+    for name in ("use_identity_as_username", "use_subject_as_username"):
+        text = f"listener 1\ncertfile /c\nkeyfile /k\ncafile /ca\n{name} true\n"
+        (listener,) = Config(**settings(tmp_path, text)).listeners
+        assert listener.tls is not None and listener.tls.client_certificates == "required"
 
 
 def test_tls_lines_without_a_certificate_are_said(tmp_path: Path) -> None:
@@ -256,12 +317,6 @@ def test_settings_that_this_version_does_not_have_are_comments(tmp_path: Path) -
     assert "# not supported yet: receive_maximum = 7" in said and "# not supported yet: [[bridges.topics]]" in said
 
 
-def test_a_line_that_nobody_knows_is_said(tmp_path: Path) -> None:
-    assert "# mosquitto.conf:2: strange 5\n#   NOT SUPPORTED: it is not known here" in converted(
-        tmp_path, "\nstrange 5"
-    )
-
-
 @pytest.mark.parametrize(
     "text",
     ["port many", "max_qos", "allow_anonymous perhaps", "log_dest printer", "listener", "topic #", "tls_version tlsv9"],
@@ -277,7 +332,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_secrets_are_not_repeated_in_remarks(tmp_path: Path) -> None:
-    text = converted(tmp_path, "connection b\nremote_password hunter2\nlocal_password hunter2\nbridge_psk hunter2")
+    path = tmp_path / "mosquitto.conf"
+    path.write_text("connection b\nremote_password hunter2\nlocal_password hunter2\nbridge_psk hunter2")
+    with pytest.raises(ProtectionLost) as lost:
+        from_mosquitto(path)
+    assert "hunter2" not in str(lost.value)
+    text = from_mosquitto(path, accepted=["mosquitto.conf:4"])
     assert text.count("hunter2") == 1 and 'password = "hunter2"' in text
     assert "remote_password …\n#   better in a file" in text
     with pytest.raises(ConfigError) as caught:

@@ -22,6 +22,8 @@ config = typer.Typer(
     rich_markup_mode=None,
 )
 
+PRIVATE: Final = 0o600
+"""Of a file with passwords of bridges in it."""
 NOT_SUPPORTED: Final = "NOT SUPPORTED"
 """How the converter marks lines that are lost."""
 
@@ -109,28 +111,36 @@ def init(output: Out = None) -> None:
 def from_mosquitto(
     file: Annotated[Path, typer.Argument(help="Mosquitto's configuration file.", show_default=False)],
     output: Out = None,
+    accept_loss: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE:LINE", help="Convert without this line, though it protected something; repeat."),
+    ] = None,
 ) -> None:
-    """Make a file of our settings from one of Mosquitto's; what has no counterpart is said in comments."""
+    """Make a file of our settings from one of Mosquitto's; what has no counterpart is said in comments. A line that
+    protected something and has none ends it: nothing is written."""
     from headwater.node.config import ConfigError
     from headwater.node.mosquitto_conf import from_mosquitto
 
     try:
-        text = from_mosquitto(file)
+        text = from_mosquitto(file, accepted=accept_loss or [])
     except ConfigError as error:
         fail("config from-mosquitto", str(error))
-    _write("config from-mosquitto", text, output)
-    lost = text.count(NOT_SUPPORTED + ":")
+    _write("config from-mosquitto", text, output, PRIVATE)
+    if output is None and "\npassword = " in text:
+        complain("config from-mosquitto", "this holds a password: with -o FILE it is for your eyes only")
+    lost = text.count(NOT_SUPPORTED)
     if output is not None and lost:
         what = "1 line is" if lost == 1 else f"{lost} lines are"
         complain("config from-mosquitto", f"{what} {NOT_SUPPORTED}; the comments in {output.name} say why")
 
 
-def _write(command: str, text: str, output: Path | None) -> None:
+def _write(command: str, text: str, output: Path | None, mode: int = 0o666) -> None:
     if output is None:
         sys.stdout.write(text)
         return
     try:
-        with output.open("x", encoding="utf-8") as file:
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         fail(command, f"{output} exists and is not overwritten")

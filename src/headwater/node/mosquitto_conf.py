@@ -2,13 +2,16 @@
 
 Theory. A mosquitto.conf is a list of `name value` lines. Each is dealt with by one entry of a table: it becomes one or
 several of our settings (mosquitto_lines.py), or it is said in a sentence why it is not needed or not supported and
-what to do instead (mosquitto_leftovers.py); no line is passed over in silence. mosquitto_conversion.py draws the
-conclusions that need the whole file.
+what to do instead (mosquitto_leftovers.py); no line is passed over in silence, but those that state Mosquitto's own
+default. mosquitto_conversion.py draws the conclusions that need the whole file.
+
+A line that protected something and has no counterpart ends the conversion, and so does one that nobody knows: a broker
+that asks for less than the old one must not come of it unseen. Each such line can be accepted by its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +20,24 @@ from pydantic import BaseModel
 
 from headwater.node.config import Config
 from headwater.node.mosquitto_conversion import Conversion
-from headwater.node.mosquitto_leftovers import NOT_NEEDED, NOT_SUPPORTED, PLUGIN, PLUGIN_OPTIONS
+from headwater.node.mosquitto_leftovers import (
+    DEFAULTS,
+    NOT_NEEDED,
+    NOT_SUPPORTED,
+    PLUGIN_OPTION,
+    PLUGIN_OPTIONS,
+    PROTECTED,
+    UNKNOWN,
+)
 from headwater.node.mosquitto_lines import CONVERTERS
 from headwater.node.settings import ConfigError, table_of
 from headwater.node.toml_text import toml_value
 
 SECRETS: Final = ("password", "remote_password", "local_password", "bridge_psk", "tls_engine_kpass_sha1")
+
+
+class ProtectionLost(ConfigError):
+    """Lines that protected something cannot be converted; the text names them and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +81,7 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 def _take(conversion: Conversion, line: Line) -> None:
+    conversion.line = str(line)
     convert = CONVERTERS.get(line.name)
     if convert is not None:
         try:
@@ -74,21 +90,50 @@ def _take(conversion: Conversion, line: Line) -> None:
             raise ConfigError(f"{line}: the value is not understood") from error
         if remark:
             conversion.remarks.append(f"{line}\n  {remark}")
+    elif line.value in DEFAULTS.get(line.name, ()):
+        return
     elif line.name in NOT_NEEDED:
         conversion.remarks.append(f"{line}\n  not needed: {NOT_NEEDED[line.name]}")
+    elif line.name in NOT_SUPPORTED or line.name.startswith(PLUGIN_OPTIONS):
+        conversion.remarks.append(f"{line}\n  NOT SUPPORTED: {NOT_SUPPORTED.get(line.name, PLUGIN_OPTION)}")
     else:
-        known = PLUGIN if line.name.startswith(PLUGIN_OPTIONS) else "it is not known here"
-        conversion.remarks.append(f"{line}\n  NOT SUPPORTED: {NOT_SUPPORTED.get(line.name, known)}")
+        conversion.lose(PROTECTED.get(line.name, UNKNOWN))
+
+
+def _judge(conversion: Conversion, accepted: Collection[str]) -> None:
+    """Losses that were accepted are remarks; others end the conversion."""
+    left = dict(conversion.losses)
+    for line, why in conversion.losses.items():
+        if _place(line) in accepted:
+            conversion.remarks.append(f"{line}\n  NOT SUPPORTED, and accepted: {why}")
+            del left[line]
+    if left:
+        said = "\n".join(f"{line}\n  {why}" for line, why in left.items())
+        places = " ".join(f"--accept-loss {_place(line)}" for line in left)
+        raise ProtectionLost(
+            f"nothing is written: these lines protect something, and would not any more\n{said}\n"
+            f"Change them as is said; or accept what is lost, line by line: {places}"
+        )
+    unused = set(accepted) - {_place(line) for line in conversion.losses}
+    if unused:
+        raise ConfigError(f"{', '.join(sorted(unused))}: nothing is lost there that could be accepted")
+
+
+def _place(line: str) -> str:
+    """`file:number` of a line as it is told of."""
+    return ":".join(line.split(":")[:2])
 
 
 # ---- the text ----------------------------------------------------------------------------------------------------
 
 
-def from_mosquitto(path: Path, model: type[BaseModel] = Config) -> str:
-    """A file of our settings; raises ConfigError. Settings that this version does not have are comments."""
+def from_mosquitto(path: Path, model: type[BaseModel] = Config, accepted: Collection[str] = ()) -> str:
+    """A file of our settings; raises ConfigError, and ProtectionLost unless the lines' places (`file:number`) are
+    `accepted`. Settings that this version does not have are comments."""
     conversion = Conversion()
     read(conversion, path)
     conversion.finish()
+    _judge(conversion, accepted)
     lines = [f"# Made from {path.name}, a configuration file of Mosquitto."]
     tables: list[str] = []
     for name, value in conversion.settings.items():

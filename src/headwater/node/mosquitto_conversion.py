@@ -37,6 +37,7 @@ ALSO_GLOBAL: Final = frozenset(
 TLS_VERSIONS: Final = {"tlsv1.3": "1.3", "tlsv1.2": "1.2", "tlsv1.1": "1.2"}
 FOR_CERTIFICATES: Final = ("crlfile", "use_identity_as_username", "use_subject_as_username")
 NAMES: Final = {"use_identity_as_username": "cn", "use_subject_as_username": "subject"}
+IMPORT: Final = "stop it, then `headwater import --mosquitto-db` its mosquitto.db into data_dir (docs/operations.md)."
 LEVELS: Final = ["debug", "info", "warning", "error"]
 
 
@@ -63,7 +64,7 @@ class Listener:
         remarks = []
         if self.tls and "certfile" not in self.tls:
             remarks.append(f"{', '.join(self.tls)}\n  not needed: without certfile there is no TLS.")
-        elif self.tls.get("require_certificate") != "true":
+        elif not asks_for_certificates(self.tls):
             unused = [name for name in FOR_CERTIFICATES if name in self.tls]
             if unused:
                 remarks.append(f"{', '.join(unused)}\n  not needed: clients are not asked for certificates.")
@@ -72,12 +73,17 @@ class Listener:
         return remarks
 
 
+def asks_for_certificates(said: dict[str, str]) -> bool:
+    """Where the user name is to come from a certificate Mosquitto refuses who has none, asked for or not."""
+    return any(said.get(line) == "true" for line in ("require_certificate", *NAMES))
+
+
 def tls_settings(said: dict[str, str]) -> dict[str, Any]:
     tls: dict[str, Any] = {"certificate": said["certfile"], "key": said.get("keyfile", "")}
     authorities = said.get("cafile") or said.get("capath")
     if authorities:
         tls["ca"] = authorities
-    if said.get("require_certificate") == "true":
+    if asks_for_certificates(said):
         tls["client_certificates"] = "required"
         if "crlfile" in said:
             tls["crl"] = said["crlfile"]
@@ -100,6 +106,12 @@ class Conversion:
         self.listeners: list[Listener] = []
         self.bridges: list[Bridge] = []
         self.per_listener = False
+        self.line = ""
+        """The one that is converted now, as it is told of."""
+        self.losses: dict[str, str] = {}
+        """Lines that protected something and have no counterpart, and what to do."""
+        self.local_users: list[str] = []
+        """Lines by which a bridge has a user here."""
         self.levels: list[str] = []
         self.destinations: list[str] = []
         self.persistence: dict[str, str] = {}
@@ -119,8 +131,19 @@ class Conversion:
         """The bridge that lines are about now; IndexError: there is none yet."""
         return self.bridges[-1]
 
+    def lose(self, why: str) -> str:
+        """The line that is converted now protected something, and cannot any more."""
+        self.losses[self.line] = why
+        return ""
+
     def finish(self) -> None:
         """Draw the conclusions that need the whole file."""
+        if "access.acl_file" in self.settings:
+            for line in self.local_users:
+                self.losses[line] = (
+                    "rules do not hold for a bridge at its own broker, its topics do: see that its `topic` lines allow "
+                    "no more than the rules of this user, and take the line out."
+                )
         if self.levels:
             self.settings["log_level"] = min(self.levels, key=LEVELS.index)
         if self.destinations:
@@ -167,5 +190,6 @@ class Conversion:
             name = PurePath(said.get("persistence_file", "headwater")).stem
             self.settings["data_dir"] = str(PurePath(said.get("persistence_location", "."), name))
             self.settings["durability"] = "async"
+            self.remarks.append(f"persistence\n  what Mosquitto has kept: {IMPORT}")
         elif said.get("persistence_location"):
             self.remarks.append("persistence_location\n  not needed: persistence is not switched on.")

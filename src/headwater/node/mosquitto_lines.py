@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from headwater.node.mosquitto_bridges import PROTOCOLS, Bridge, bridge_addresses, bridge_topic, restart_timeout
 from headwater.node.mosquitto_conversion import LARGEST_PACKET, TLS_VERSIONS, Conversion, Listener
+from headwater.node.mosquitto_leftovers import LOCAL
 
 UNLIMITED_MESSAGES: Final = 1 << 31
 UNLIMITED_BYTES: Final = 1 << 40
@@ -118,6 +119,17 @@ def _socket_domain(conversion: Conversion, value: str) -> str:
     return "IPv4 is served, too; give an address in `host` to have IPv6 alone." if value == "ipv6" else ""
 
 
+def _bind_interface(conversion: Conversion, value: str) -> str:
+    if "host" in conversion.here.settings:
+        return "not needed: the listener has an address."
+    return conversion.lose("it would listen on all interfaces: give this one's address behind the listener's port.")
+
+
+def _origin(conversion: Conversion, value: str) -> str:
+    conversion.here.settings.setdefault("websocket_origins", []).append(value)
+    return ""
+
+
 def _connections(conversion: Conversion, value: str) -> str:
     if int(value) > 0:
         conversion.here.settings["max_connections"] = int(value)
@@ -174,7 +186,9 @@ def _access(name: str) -> Converter:
         conversion.here.files.add(name)
         if name == "acl_file":
             conversion.settings["access.acl_subscribe"] = "always"  # Mosquitto asks its rules at delivery only
-        return "" if before == value else f"NOT SUPPORTED: there is one {name} for all listeners, {before}."
+        if before == value:
+            return ""
+        return conversion.lose(f"there is one {name} for all listeners, and another one is {before}: merge them.")
 
     return convert
 
@@ -242,6 +256,17 @@ def _bridge_local_only(conversion: Conversion, value: str) -> str:
     return ""
 
 
+def _local_user(conversion: Conversion, value: str) -> str:
+    conversion.local_users.append(conversion.line)
+    return f"not needed: {LOCAL}"
+
+
+def _os_certificates(conversion: Conversion, value: str) -> str:
+    if _true(value):
+        conversion.bridge.tls = conversion.bridge.tls or {}
+    return ""
+
+
 def _not(value: str) -> bool:
     return not _true(value)
 
@@ -269,6 +294,8 @@ FOR_BRIDGES: Final[dict[str, Converter]] = {
     "bridge_keyfile": _of_bridge_tls("key", str),
     "bridge_insecure": _of_bridge_tls("check_host_name", _not),
     "bridge_alpn": _of_bridge_tls("alpn", str),
+    "bridge_tls_use_os_certs": _os_certificates,
+    "local_username": _local_user,
     "bridge_tls_version": _of_bridge_tls("minimum_version", TLS_VERSIONS.__getitem__),
 }
 
@@ -278,6 +305,8 @@ CONVERTERS: Final[dict[str, Converter]] = {
     "listener": _listener,
     "protocol": _protocol,
     "socket_domain": _socket_domain,
+    "bind_interface": _bind_interface,
+    "websockets_origin": _origin,
     "max_connections": _connections,
     "global_max_connections": _number("max_connections", 1_000_000),
     "per_listener_settings": _per_listener,
