@@ -241,3 +241,15 @@ def test_kill_9_during_an_import_leaves_the_old_or_the_new(tmp_path: Path) -> No
     assert [["old"] * 20] * found.count(["old"] * 20) + [["new"] * 20] * found.count(["new"] * 20) == found
     assert ["old"] * 20 in found
     assert ["new"] * 20 in found
+
+
+def test_a_file_of_mosquitto_is_imported_or_said_what_is_wrong(tmp_path: Path) -> None:
+    file, folder = tmp_path / "mosquitto.db", tmp_path / "data"
+    head = b"\x00\xb5\x00mosquitto db" + bytes(4) + bytes([0, 0, 0, 6])
+    body = bytes(8) + b"\xff\xff\xff\xff" + bytes([0, 0, 0, 1]) + bytes(8) + b"c"
+    file.write_bytes(head + bytes([0, 0, 0, 6, 0, 0, 0, len(body)]) + body)
+    assert "1 sessions" in done("import", folder, "--mosquitto-db", file)
+    file.write_bytes(head + b"rubbish, and more of it")
+    assert "is damaged: no chunk is of the kind" in " ".join(refused("import", folder, "--mosquitto-db", file).split())
+    assert "cannot read" in refused("import", folder, "--mosquitto-db", tmp_path / "none.db")
+    assert "one thing at a time" in refused("import", folder, file, "--mosquitto-db", file)

@@ -101,16 +101,40 @@ def export_data(
 def import_data(
     folder: Folder,
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; without it, the input.")] = None,
+    mosquitto_db: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Mosquitto's persistence file, mosquitto.db, instead of an export."),
+    ] = None,
 ) -> None:
     """Merge an export into a data folder that no broker uses, all of it or nothing. What is imported wins."""
+    if file is not None and mosquitto_db is not None:
+        fail("import", "one thing at a time: an export, or Mosquitto's file")
     with _failing("import"):
         from headwater.node.persistence.importing import import_lines
 
+        if mosquitto_db is not None:
+            _import_mosquitto(folder, mosquitto_db)
+            return
         try:
             with contextlib.nullcontext(sys.stdin.buffer) if file is None else open(file, "rb") as lines:
                 print(f"{folder}: {import_lines(folder, lines)}")
         except OSError as error:
             fail("import", f"cannot read {file}: {error.strerror or error}")
+
+
+def _import_mosquitto(folder: Path, file: Path) -> None:
+    from headwater.node.persistence.export import as_text
+    from headwater.node.persistence.importing import import_lines
+    from headwater.node.persistence.mosquitto_db import MosquittoDb
+
+    try:
+        found = MosquittoDb(file)
+    except OSError as error:
+        fail("import", f"cannot read {file}: {error.strerror or error}")
+    imported = import_lines(folder, (as_text(line).encode() for line in found.lines()))
+    for what, count in found.left_out.items():
+        complain("import", f"left out, {count:,} times: {what}")
+    print(f"{folder}: {imported}")
 
 
 def repair(
