@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -318,12 +319,12 @@ def test_a_copy_of_what_is_kept(tmp_path: Path) -> None:
     api = Api(data_dir=str(folder))
     backend = open_folder(folder)
     backend.write([(b"a", b"1")], [])
-    api.broker._keeping = cast(Keeping, SimpleNamespace(backend=backend))
+    api.broker._keeping = cast(Keeping, SimpleNamespace(backend=backend, committer=SimpleNamespace(between=Lock())))
     answer = api.call("POST", "/v1/snapshot")
     assert answer.status_code == 201
     said = answer.json()
     assert (said["folder"], said["schema"]) == (str(folder), 1)
-    copy = RocksBackend(folder / said["name"], create=False)
+    copy = RocksBackend(folder / said["name"] / "store", create=False)
     assert list(copy.scan(b"")) == [(b"a", b"1")]
     copy.close()
     backend.close()
