@@ -37,6 +37,8 @@ MOST_LINES: Final = 256
 
 
 CLOSE: Final = (b"connection", b"close")
+ABORT: Final = "headwater.abort"
+"""In a request's scope: ends its connection at once."""
 
 
 class _Transport:
@@ -160,7 +162,7 @@ class Connection(H11Protocol):
                 message = {**message, "headers": [*message.get("headers", []), CLOSE]}
             await send(message)
 
-        await self.config.loaded_app(scope, receive, sending)
+        await self.config.loaded_app({**scope, ABORT: self.abort}, receive, sending)
 
     def _is_last(self) -> bool:
         """Whether the connection ends with this answer: also if the body of its request may go on for long."""

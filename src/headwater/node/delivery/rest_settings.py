@@ -38,6 +38,16 @@ class RestSettings(WebSettings):
     max_tails: int = Field(
         default=32, ge=0, description="Live tails (server-sent events) at a time; one more is refused (429)."
     )
+    max_streams: int = Field(
+        default=48, ge=1, description="Streams (lines of JSON, CSV, Arrow) and tails at a time; one more gets 429."
+    )
+    max_streams_per_address: int = Field(default=32, ge=1, description="The same for one address (of IPv6: a /64).")
+    max_answer_memory: int = Field(
+        default=64 << 20,
+        ge=1024,
+        description="Bytes of answers that are made and not read by their callers; above, no more are made until there "
+        "is room, and who has read nothing for two seconds is cut off.",
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> RestSettings:

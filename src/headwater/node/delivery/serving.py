@@ -53,7 +53,13 @@ class Rest:
             self._store,
             gate,
             sockets,
-            limits=Limits(settings.max_limit, settings.max_tails),
+            limits=Limits(
+                settings.max_limit,
+                settings.max_tails,
+                settings.max_streams,
+                settings.max_streams_per_address,
+                settings.max_answer_memory,
+            ),
             bounds=settings.bounds("rest"),
             context=context,
         )

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
 from headwater.disk.errors import StorageError
+from headwater.store.rest.answers import Answers
 from headwater.store.rest.errors import gone
 from headwater.store.rest.gate import Approach, Caller, Gate, Refused
 from headwater.store.rest.streaming import Threads
 from headwater.store.rest.tails import Tails
 from headwater.store.store import PositionGone, Store
 
+PAGES: Final = 4
+"""Pages that are made at a time."""
 Found = TypeVar("Found")
 
 
 class Limits(NamedTuple):
-    """`page`: messages of a page of JSON; `tails`: live tails at a time."""
+    """`page`: messages of a page of JSON; `tails`: live tails at a time; `streams`: of these and others, in all and for
+    an address; `memory`: bytes that are made and not read."""
 
     page: int = 10_000
     tails: int = 32
+    streams: int = 48
+    streams_per_address: int = 32
+    memory: int = 64 << 20
 
 
 class Context:
@@ -33,6 +41,8 @@ class Context:
         self.limits = limits
         self.threads = Threads()
         self.tails = Tails(store, limits.tails)
+        self.answers = Answers(limits.streams, limits.streams_per_address, limits.memory)
+        self.pages = asyncio.Semaphore(PAGES)
 
     async def ask(self, work: Callable[..., Found], *arguments: Any) -> Found:
         """Something of the store, in a thread; what it raises becomes an answer."""

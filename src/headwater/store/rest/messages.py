@@ -28,7 +28,7 @@ from headwater.store.rest.parameters import (
     position_of,
 )
 from headwater.store.rest.rendering import ARROW_COLUMNS, Arrow, check_arrow, gzipped, parts, steps
-from headwater.store.rest.streaming import streamed
+from headwater.store.rest.streaming import Whole, streamed
 from headwater.store.store import Store
 
 PAGE_SIZE: Final = 8 << 20
@@ -139,7 +139,9 @@ async def messages(
     arrow = Arrow(None if compression == "none" else compression, _columns(columns))
     made = steps(context.store, query._replace(limit=limit), form, gzip, arrow)
     with answering(context.store):
-        return await streamed(context.threads, made, caller, MEDIA_TYPES[form], _headers(gzip))
+        return await streamed(
+            context.answers, context.threads, request.scope, made, caller, MEDIA_TYPES[form], _headers(gzip)
+        )
 
 
 def _columns(said: str | None) -> tuple[str, ...]:
@@ -181,11 +183,23 @@ class _Page:
 async def _page(
     request: Request, context: Context, caller: Caller, query: StoreQuery, limit: int | None, gzip: bool
 ) -> Response:
-    store = context.store
     most = context.limits.page
     limit = min(USUAL, most) if limit is None else limit
     if limit > most:
         raise unprocessable(f"`limit` is at most {most} for JSON; lines of JSON (format=ndjson) have no such limit")
+    with contextlib.ExitStack() as stack:
+        answer = stack.enter_context(context.answers.whole(request.scope))
+        async with context.pages:
+            await answer.room()
+            body, headers = await _made(request, context, caller, query, limit, gzip)
+            answer.hold(len(body))
+        return Whole(stack.pop_all(), answer, body, headers, MEDIA_TYPES[JSON])
+
+
+async def _made(
+    request: Request, context: Context, caller: Caller, query: StoreQuery, limit: int, gzip: bool
+) -> tuple[bytes, dict[str, str]]:
+    store = context.store
     until = store.next if query.before is None else min(query.before, store.next)
     page = _Page()
     with answering(store):
@@ -205,7 +219,7 @@ async def _page(
         headers["Link"] = link
     if "Content-Encoding" in headers:
         body = await context.threads.run(gzipped, body)
-    return Response(body, media_type=MEDIA_TYPES[JSON], headers=headers)
+    return body, headers
 
 
 def _collect(store: Store, query: StoreQuery, limit: int, page: _Page) -> Generator[bool, None, None]:

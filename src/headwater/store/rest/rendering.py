@@ -29,7 +29,7 @@ ROWS: Final = 200
 BATCH: Final = 1 << 16
 """Messages of a batch of Arrow."""
 SIZE: Final = 4 << 20
-BATCH_SIZE: Final = 16 << 20
+BATCH_SIZE: Final = 4 << 20
 """Bytes of payloads in one step, unless a single message has more."""
 LEVEL: Final = 4
 GZIP: Final = 31

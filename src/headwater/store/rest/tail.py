@@ -13,6 +13,7 @@ from fastapi import APIRouter, Header, Response
 from starlette.types import Receive, Scope, Send
 
 from headwater.store.query import Query
+from headwater.store.rest.answers import Answer
 from headwater.store.rest.context import Context, TheCaller, TheContext
 from headwater.store.rest.errors import described, gone, unprocessable
 from headwater.store.rest.formats import objects
@@ -75,11 +76,13 @@ class EventStream(Streamed):
         self._query = query
         self._position = position
         self._more = asyncio.Event()
+        self._answer: Answer
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
         super().__init__(self._events(), headers=headers, media_type=EVENTS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._context.tails.told(self._more):  # before the answer begins: there may be too many
+        context = self._context  # before the answer begins: there may be too many
+        with context.tails.told(self._more), context.answers.stream(scope) as self._answer:
             await super().__call__(scope, receive, send)
 
     async def _events(self) -> AsyncGenerator[bytes, None]:
@@ -93,8 +96,10 @@ class EventStream(Streamed):
                 async with contextlib.aclosing(self._up_to(until)) as new:
                     async for events in new:
                         if events:
+                            self._answer.hold(2 * len(events))
                             yield events
                             sent = time.monotonic()
+                self._answer.hold(0)
                 await asyncio.sleep(PAUSE)
             else:
                 await _wait(self._more, sent + QUIET - time.monotonic())
@@ -106,7 +111,7 @@ class EventStream(Streamed):
         store = self._context.store
         query = self._query._replace(after=self._position, before=until)
         try:
-            async with contextlib.aclosing(self._context.threads.each(_events(store, query))) as steps:
+            async with contextlib.aclosing(self._context.threads.each(_events(store, query), self._answer)) as steps:
                 async for events in steps:
                     yield events
         except PositionGone as error:
