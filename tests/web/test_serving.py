@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import http.client
 import json
 import logging
@@ -11,6 +12,7 @@ import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -318,6 +320,29 @@ def test_nothing_is_left_of_it() -> None:
         until(lambda: scene.sockets == 2)
     assert set(threading.enumerate()) <= before
     assert scene.sockets == 0
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET /health HTTP/1.1\r\nX: " + b"x" * 50_000, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", NO % 900_000],
+    ids=["silent", "half a head", "answered", "refused"],
+)
+@pytest.mark.parametrize("gives_way", [True, False])
+def test_a_connection_that_has_ended_leaves_no_garbage(sent: bytes, gives_way: bool) -> None:
+    with serving(connections=1) as scene:
+        gc.disable()
+        try:
+            with scene.open(sent) as connection:
+                until(lambda: scene.server._state.connections)
+                left = weakref.ref(next(iter(scene.server._state.connections)))
+                if sent.endswith(b"\r\n\r\n"):
+                    assert connection.recv(1000)
+                if gives_way:
+                    scene.open().close()
+                    ended(connection)
+            until(lambda: left() is None)
+        finally:
+            gc.enable()
 
 
 def test_a_process_without_files_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -36,6 +36,7 @@ class Field:
     secure_port: int = 0
     admin_port: int = 0
     token: str = ""
+    rest_port: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     def over(self) -> bool:
@@ -43,8 +44,10 @@ class Field:
 
     def open(self, secure: bool = False, source: str = "") -> socket.socket:
         """`source` is an address of this machine to come from."""
-        address = (HOST, self.secure_port if secure else self.port)
-        connection = socket.create_connection(address, PATIENCE, (source, 0) if source else None)
+        return self.open_at(self.secure_port if secure else self.port, source)
+
+    def open_at(self, port: int, source: str = "") -> socket.socket:
+        connection = socket.create_connection((HOST, port), PATIENCE, (source, 0) if source else None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.counts["connections"] += 1
         return connection

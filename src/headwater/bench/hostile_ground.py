@@ -24,13 +24,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.bench import hostile_bombs, hostile_logins, hostile_peers
+from headwater.bench import hostile_bombs, hostile_http, hostile_logins, hostile_peers
 from headwater.bench.contenders import BrokerError, RunningBroker, command_from, free_port, running
 from headwater.bench.hostile_field import HOST, PATIENCE, Attack, Field, connect, encoded
 from headwater.wire.packets import Disconnect
 
 ATTACKS: Final[dict[str, Attack]] = {
-    attack.name: attack for attack in (*hostile_peers.ATTACKS, *hostile_bombs.ATTACKS, *hostile_logins.ATTACKS)
+    attack.name: attack
+    for module in (hostile_peers, hostile_bombs, hostile_logins, hostile_http)
+    for attack in module.ATTACKS
 }
 ATTACKER: Final = "from headwater.bench.hostile_ground import main; main()"
 SESSIONS: Final = 10_000
@@ -48,6 +50,7 @@ class Ground:
     secure_port: int
     web_port: int
     admin_port: int
+    rest_port: int
     token: str
 
     def check(self) -> None:
@@ -62,7 +65,7 @@ class Ground:
         """An attack goes on for `seconds`; at the end of the context its counts are in what is yielded."""
         words = [sys.executable, "-c", ATTACKER, name, "--seconds", str(seconds)]
         words += ["--port", str(self.broker.port), "--secure-port", str(self.secure_port)]
-        words += ["--admin-port", str(self.admin_port)]
+        words += ["--admin-port", str(self.admin_port), "--rest-port", str(self.rest_port)]
         counts: dict[str, int] = {}
         with subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -101,14 +104,18 @@ class Ground:
 @contextlib.contextmanager
 def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int = SESSIONS) -> Iterator[Ground]:
     """Start a broker, with `extra` arguments, that has what is needed: `tls`, `websocket`, `admin`, `sessions`,
-    `passwords` (of hostile_logins.py)."""
-    ports = {name: free_port() for name in ("tls", "websocket", "admin")}
+    `passwords` (of hostile_logins.py), `store` (with REST; five messages for each of `sessions`)."""
+    ports = {name: free_port() for name in ("tls", "websocket", "admin", "store")}
     token = secrets.token_hex(16)
     settings = ""
     if "passwords" in needs:
         users = folder / "users"
         hostile_logins.write_users(users)
         settings += f'allow_anonymous = true\n[access]\npassword_file = "{users}"\n'
+    if "store" in needs:
+        settings = f'data_dir = "{folder / "data"}"\n{settings}'
+        settings += f'[store]\nenabled = true\nfilters = ["{hostile_http.TOPIC}/#"]\n'
+        settings += f'[rest]\nenabled = true\nhost = "{HOST}"\nport = {ports["store"]}\ntoken = "{token}"\n'
     if "admin" in needs:
         settings += f'[admin]\nenabled = true\nport = {ports["admin"]}\ntoken = "{token}"\n'
     if "tls" in needs:
@@ -122,12 +129,14 @@ def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int 
     command = f"{shlex.quote(sys.executable)} -m headwater broker --port {{port}} --config {file} {extra}"
     with running(command_from(command), folder) as broker:
         log = folder / f"broker-{broker.port}.log"
-        made = Ground(broker, log, ports["tls"], ports["websocket"], ports["admin"], token)
+        made = Ground(broker, log, ports["tls"], ports["websocket"], ports["admin"], ports["store"], token)
         for name, port in ports.items():
             if name in needs:
                 broker.wait_for_listener(port)
         if "passwords" in needs:
             hostile_logins.warm_up(broker.port)
+        if "store" in needs:
+            hostile_http.fill(broker.port, 5 * sessions)
         if "sessions" in needs:
             made.keep_sessions(sessions)
         yield made
@@ -164,14 +173,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("attack", choices=ATTACKS)
     parser.add_argument("--seconds", type=float, required=True)
-    for name in ("--port", "--secure-port", "--admin-port"):
+    for name in ("--port", "--secure-port", "--admin-port", "--rest-port"):
         parser.add_argument(name, type=int, required=True)
     options = parser.parse_args()
     be_ordinary()
     token = sys.stdin.readline().strip()
     print("begun", flush=True)
     until = time.monotonic() + options.seconds
-    field = Field(options.port, until, options.secure_port, options.admin_port, token)
+    field = Field(options.port, until, options.secure_port, options.admin_port, token, options.rest_port)
     with field.struggling():
         ATTACKS[options.attack].run(field)
     print(json.dumps(field.counts), flush=True)

@@ -74,11 +74,13 @@ class Place:
         if self._is_here:
             self._is_here = False
             self._all.leaves(self)
+            self.end = None
 
     def give_way(self) -> None:
+        end = self.end
         self.leave()
-        if self.end is not None:
-            self.end()
+        if end is not None:
+            end()
 
 
 class Places:

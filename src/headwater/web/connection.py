@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import h11
 from uvicorn.config import Config
@@ -51,6 +51,10 @@ class _Transport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
+
+    def untie(self) -> None:
+        self._is_closing = True
+        self._close = _nothing
 
     def is_closing(self) -> bool:
         return self._is_closing or self._real.is_closing()
@@ -98,6 +102,15 @@ class Connection(H11Protocol):
         self._real = None
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
+        self._untie()
+
+    def _untie(self) -> None:
+        """Leave nothing behind that is tied to itself: garbage of that kind is looked for once a minute, and this may
+        hold a long head."""
+        self.app = self.config.loaded_app
+        cast(_Transport, self.transport).untie()
+        if self.cycle is None or self.cycle.response_complete:
+            self.conn = h11.Connection(h11.SERVER)
 
     def data_received(self, data: bytes) -> None:
         if self._is_lingering:
@@ -198,9 +211,13 @@ class Connection(H11Protocol):
         if self.conn.their_state is h11.SEND_BODY and real.can_write_eof() and not real.is_closing():
             self._is_lingering = True
             self.place.wait()
-            real.write_eof()
-            self.flow.resume_reading()
             self._enter("linger", LINGER)
+            try:
+                real.write_eof()
+            except OSError:  # its caller has gone already
+                real.abort()
+            else:
+                self.flow.resume_reading()
             return
         real.close()
         self._stop(self._deadline)
@@ -216,6 +233,10 @@ class Connection(H11Protocol):
     def _stop(timer: asyncio.TimerHandle | None) -> None:
         if timer is not None:
             timer.cancel()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _lines(data: bytes) -> int:
