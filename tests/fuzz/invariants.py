@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from headwater.message import NEVER
+from headwater.node.access.quotas import FREE_IDS, RECEIVED_SIZE, session_size, subscription_size
 from headwater.node.channel import Channel, Fanout
 from headwater.node.connecting import FOR_EVER
 from headwater.node.retained_sender import pending_of
@@ -12,7 +13,7 @@ from headwater.node.server import Server
 from headwater.node.sharing import has_room
 from headwater.routing.dispatcher import Member
 from headwater.routing.reports import LONGEST_TIME, MOST_WAITING
-from headwater.session.connection import CLOSING, CONNECTED
+from headwater.session.connection import CLOSING, CONNECTED, alias_size
 from headwater.session.session import Session
 
 
@@ -25,6 +26,7 @@ def check(server: Server) -> None:
     for session in server.sessions.values():
         _check_session(server, session)
     _check_budget(server)
+    _check_quotas(server)
     _check_groups(server)
     _check_subscriptions(server)
     _check_timers(server)
@@ -118,6 +120,28 @@ def _check_budget(server: Server) -> None:
     strangers = [channel for channel in server.channels if not channel.known]
     assert server.strangers.used == sum(channel.charge for channel in strangers), "strangers' memory lost count"
     assert set(server.strangers.everybody) == set(strangers)
+
+
+def _check_quotas(server: Server) -> None:
+    """What sessions keep, counted anew."""
+    quotas = server.access.quotas
+    users: dict[str, int] = {}
+    for session in server.sessions.values():
+        size = session_size(session.client_id, session.username)
+        size += sum(subscription_size(each) for each in session.subscriptions.values())
+        size += 0 if session.will is None else session.will.size()
+        size += (session.received_room - FREE_IDS) * RECEIVED_SIZE
+        channel = cast("Channel | None", session.connection)
+        if channel is not None:
+            aliases = [*(channel.aliases_in or {}).values(), *(channel.aliases_out or {})]
+            size += sum(alias_size(topic) for topic in aliases)
+        assert session.kept_bytes == size, "what a session keeps lost count"
+        if session.username is not None:
+            users[session.username] = users.get(session.username, 0) + size
+    assert quotas.used == sum(session.kept_bytes for session in server.sessions.values())
+    assert {user: usage.used for user, usage in quotas.users.items()} == users
+    retained = server.router.retained
+    assert retained.used == sum(message.size() for message in retained.some(0, len(retained)))
 
 
 def _check_subscriptions(server: Server) -> None:

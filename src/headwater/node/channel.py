@@ -78,6 +78,8 @@ class Channel(Connection):
         self.max_in = turn.max_connect_size
         self.max_unseen = self.max_in
         """Of a packet that may go the fast way; of a larger one, the payload may be too large."""
+        self.alias_bytes = 0
+        """Of topic aliases, in both directions."""
         self.known = False
         """Not a stranger (strangers.py): it is, or was, connected."""
         self.charge = 0
@@ -144,6 +146,12 @@ class Channel(Connection):
             return False
         except OSError:
             return True
+
+    def keep_alias(self, size: int, forced: bool) -> bool:
+        return self.turn.slow.keeps_alias(self, size, forced)
+
+    def has_room_for_alias(self, topic: str) -> bool:
+        return self.turn.slow.has_room_for_alias(self, topic)
 
     def end_of_input(self) -> None:
         """The peer has said that nothing more comes: reading ends behind what was read."""
@@ -263,6 +271,14 @@ class Slow:
 
     def keeps(self, channel: Channel, size: int) -> bool:
         """So many bytes more (or fewer) are kept for one who is not connected. False: it has been cut off."""
+        raise RuntimeError("not connected")
+
+    def keeps_alias(self, channel: Channel, size: int, forced: bool) -> bool:
+        """So many bytes more of topic aliases. False: there is no room for them; `forced`: they are kept anyway."""
+        raise RuntimeError("not connected")
+
+    def has_room_for_alias(self, channel: Channel, topic: str) -> bool:
+        """Whether an alias for this topic could be kept."""
         raise RuntimeError("not connected")
 
     def exhausted(self, channel: Channel) -> None:

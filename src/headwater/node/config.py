@@ -62,6 +62,7 @@ RELOADABLE: Final = frozenset(
     {
         *("terse", "allow_empty_client_id", "auto_id_prefix"),
         *("allow_anonymous", "log_level", "max_connections", "max_sessions", "connect_timeout", "max_keep_alive"),
+        "max_session_memory",
         *("max_unauthenticated", "max_unauthenticated_per_address", "max_unauthenticated_memory"),
         *("max_session_expiry", "max_packet_size", "max_connect_size", "topic_alias_maximum", "response_information"),
         *("server_reference", "max_inflight", "max_queued_messages", "max_queued_bytes", "queue_full"),
@@ -104,6 +105,12 @@ class Config(Settings):
     )
     max_sessions: int = Field(
         default=1_000_000, ge=1, description="Sessions, with and without a connection; a new one is refused with 0x97."
+    )
+    max_session_memory: int = Field(
+        default=192 * MIB,
+        ge=0,
+        description="Bytes that sessions have us keep beside messages: client ids, user names, subscriptions, wills, "
+        "topic aliases, ids of open QoS 2 messages, and the objects around them; more is refused with 0x97.",
     )
     connect_timeout: float = Field(default=10.0, gt=0, description="Seconds a new connection has to send its CONNECT.")
     max_unauthenticated: int = Field(

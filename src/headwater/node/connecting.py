@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 from headwater.message import NEVER
+from headwater.node.access.quotas import session_size
 from headwater.node.access.tokens import Identity
 from headwater.node.bridge.path import introduce
 from headwater.node.channel import BUSY, Channel
@@ -110,10 +111,23 @@ class Connecting:
                 refusal = Refusal(CLIENT_IDENTIFIER_NOT_VALID, "such ids are the broker's own")
         if refusal is None:
             refusal = self.server.access.receive(channel) or self._room(channel.client_id)
+            refusal = refusal or self._check_memory(channel, packet)
         if refusal is not None:
             self._refused(channel, refusal)
         else:
             self._accept(channel, packet, auth_data)
+
+    def _check_memory(self, channel: Channel, packet: Connect) -> Refusal | None:
+        """Whether what the session would have us keep has room: itself, if it is new, and its will."""
+        session = self.server.sessions.get(channel.client_id)
+        size = 0 if packet.will is None else will_message(packet.will, channel.client_id).size()
+        if session is None or packet.clean_start:
+            size += session_size(channel.client_id, channel.username)
+        if session is not None and session.username == channel.username:
+            size -= session.kept_bytes if packet.clean_start else session.will_bytes
+        if self.server.access.quotas.has_room(channel.username, size):
+            return None
+        return Refusal(QUOTA_EXCEEDED, "no memory for what this session would keep (max_session_memory)")
 
     def _wait_for(self, channel: Channel, packet: Connect, answer: Awaitable[Refusal | None]) -> None:
         """The answer to CONNECT comes later: nothing else of this channel is dealt with until then."""
@@ -364,11 +378,12 @@ class Connecting:
         before = session.username
         session.username = channel.username
         server.access.established(channel, session, before)
-        session.will = None
         will = packet.will
+        message = None if will is None else will_message(will, channel.client_id)
+        if message is not None:
+            message.user = channel.username
+        server.access.quotas.set_will(session, message)
         if will is not None:
-            session.will = will_message(will, channel.client_id)
-            session.will.user = channel.username
             session.will_expiry = None if will.properties is None else will.properties.message_expiry_interval
             session.will_delay = 0 if will.properties is None else will.properties.will_delay_interval or 0
         session.will_at = NEVER
@@ -413,6 +428,9 @@ class Connecting:
     def detach(self, channel: Channel, with_will: bool) -> None:
         """The channel's session goes on without it, or ends."""
         session = channel.session
+        if session is not None:
+            self.server.access.quotas.count(session, -channel.alias_bytes)
+            channel.alias_bytes = 0
         channel.session = None
         self.server.access.ended(channel)
         if channel.busy:
@@ -433,7 +451,7 @@ class Connecting:
         if channel.report_grant is not None:
             server.reporting.ended(session)
         if not with_will:
-            session.will = None
+            server.access.quotas.set_will(session, None)
         if session.expiry_interval == 0:
             server.ending.remove(session)
             return

@@ -93,7 +93,7 @@ class Ending:
         if timer is not None:
             self.server.timers.cancel(timer)
         will = session.will
-        session.will = None
+        self.server.access.quotas.set_will(session, None)
         if will is not None and self.server.journal is not None:
             self.server.journal.session_changed(session)
         if will is None or is_reserved(will.topic):

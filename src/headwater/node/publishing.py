@@ -116,6 +116,8 @@ class Publishing:
             return False
         if channel.version == V5 and len(session.received) >= self.receive_maximum:  # [MQTT-3.3.4-9]
             raise RemoteProtocolError(RECEIVE_MAXIMUM_EXCEEDED, "more QoS 2 messages are open than allowed")
+        if not self.server.access.quotas.room_for_received(session):
+            raise RemoteProtocolError(QUOTA_EXCEEDED, "no memory for more open QoS 2 messages")
         return True
 
     def _accept(self, channel: Channel, session: Session, packet: Publish, topic: str) -> int:
@@ -282,6 +284,8 @@ class Publishing:
         reason = SUCCESS
         if packet.packet_id in session.received:
             session.received.discard(packet.packet_id)
+            if not session.received:
+                self.server.access.quotas.none_received(session)
             if self.server.journal is not None:
                 self.server.journal.forgotten(session, packet.packet_id)
                 self.server.promise(channel)

@@ -105,6 +105,7 @@ def _apply(broker: Broker, config: Config) -> None:
     server = broker.server
     broker.config = server.config = config
     server.budget.limit = config.max_queue_memory
+    server.access.quotas.limit = config.max_session_memory
     server.hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
     server.router.retained.max_messages = config.max_retained
     server.router.retained.max_bytes = config.max_retained_bytes

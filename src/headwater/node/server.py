@@ -42,7 +42,7 @@ from headwater.routing.retained import Retained
 from headwater.routing.router import Router
 from headwater.routing.shared import Groups
 from headwater.routing.topics import has_wildcard
-from headwater.session.connection import CLOSING, CONNECTED, NEW
+from headwater.session.connection import CLOSING, CONNECTED, NEW, alias_size
 from headwater.session.session import Session
 from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, DROP_OLDEST, REFUSE, Budget
 from headwater.wire.decode import FROM_CLIENT, UnsupportedVersionError, decode
@@ -392,6 +392,19 @@ class Server(Flow):
 
     def keeps(self, channel: Channel, size: int) -> bool:
         return self.strangers.keeps(channel, size)
+
+    def keeps_alias(self, channel: Channel, size: int, forced: bool) -> bool:
+        session = channel.session
+        assert session is not None
+        quotas = self.access.quotas
+        if not forced and not quotas.has_room(session.username, size):
+            return False
+        quotas.count(session, size)
+        channel.alias_bytes += size
+        return True
+
+    def has_room_for_alias(self, channel: Channel, topic: str) -> bool:
+        return self.access.quotas.has_room(channel.username, alias_size(topic))
 
     def metered(self, channel: Channel, size: int, messages: int) -> None:
         if channel.state == CONNECTED:

@@ -213,7 +213,7 @@ class Subscribing:
         is_new = old is None
         if is_new and len(session.subscriptions) >= self.server.config.max_subscriptions:
             return QUOTA_EXCEEDED
-        if is_new and not self.server.access.quotas.room_for_subscription(session.username):
+        if is_new and not self.server.access.quotas.room_for_subscription(session, subscription):
             return QUOTA_EXCEEDED
         session.subscriptions[name] = subscription
         self._retained_for(session, subscription, old)
@@ -224,6 +224,7 @@ class Subscribing:
         self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
         if is_new:
             self.count += 1
+            self.server.access.quotas.subscribed(session, subscription)
         return subscription.qos
 
     def _retained_for(self, session: Session, subscription: Subscription, old: Subscription | None) -> None:
@@ -331,6 +332,7 @@ class Subscribing:
     def remove_from(self, number: int, session: Session, subscription: Subscription) -> None:
         """`number`: that of the session, as long as it was kept on disk, else 0."""
         self.count -= 1
+        self.server.access.quotas.unsubscribed(session, subscription)
         if number and self.server.journal is not None:
             self.server.journal.unsubscribed(number, subscription.name)
         share = subscription.share

@@ -19,7 +19,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from headwater.message import Delivery
+from headwater.message import Delivery, text_size
 from headwater.session.report_grant import ReportGrant
 from headwater.session.session import Session
 from headwater.session.translate import publish_properties
@@ -45,7 +45,7 @@ from headwater.wire.packets import (
     Properties,
     Publish,
 )
-from headwater.wire.reasons import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
+from headwater.wire.reasons import PROTOCOL_ERROR, QUOTA_EXCEEDED, TOPIC_ALIAS_INVALID
 
 NEW: Final = 0
 AUTHENTICATING: Final = 1
@@ -59,8 +59,14 @@ MAY_RECEIVE: Final[dict[int, frozenset[int]]] = {
     CLOSING: frozenset(),
 }
 
+ALIAS_SIZE: Final = 160
+"""Bytes of a topic alias beside its topic."""
 UNKNOWN: Final = 0
 MAX_RECEIVE: Final = 65535
+
+
+def alias_size(topic: str) -> int:
+    return ALIAS_SIZE + text_size(topic)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -91,6 +97,10 @@ class Connection:
     def write(self, data: bytes) -> None:
         """Send these bytes after all that were written before."""
         raise RuntimeError("a connection without a way out")
+
+    def keep_alias(self, size: int, forced: bool) -> bool:
+        """Count so many bytes more for topic aliases; False: there is no room. `forced`: whether there is or not."""
+        return True
 
     def check_allowed(self, packet_type: int) -> None:
         """Raise unless this packet may come in this state."""
@@ -139,7 +149,12 @@ class Connection:
         if self.aliases_in is None:
             self.aliases_in = {}
         if packet.topic:
-            self.aliases_in[alias] = packet.topic
+            old = self.aliases_in.get(alias)
+            if old != packet.topic:
+                size = alias_size(packet.topic) - (0 if old is None else alias_size(old))
+                if not self.keep_alias(size, False):
+                    raise RemoteProtocolError(QUOTA_EXCEEDED, "no memory for more topic aliases")
+                self.aliases_in[alias] = packet.topic
             return packet.topic
         topic = self.aliases_in.get(alias)
         if topic is None:
@@ -157,13 +172,17 @@ class Connection:
                 self._use_alias(packet)
         return packet
 
+    def has_room_for_alias(self, topic: str) -> bool:
+        """Whether an alias of ours for this topic could be kept; without it the topic goes as it is."""
+        return True
+
     def _use_alias(self, packet: Publish) -> None:
         if self.aliases_out is None:
             self.aliases_out = {}
         alias = self.aliases_out.get(packet.topic, 0)
         if alias:
             packet.topic = ""
-        elif len(self.aliases_out) < self.alias_limit_out:
+        elif len(self.aliases_out) < self.alias_limit_out and self.has_room_for_alias(packet.topic):
             alias = len(self.aliases_out) + 1
         else:
             return
@@ -174,4 +193,6 @@ class Connection:
     def published(self, packet: Publish, topic: str) -> None:
         """The client has now seen this packet's alias."""
         if self.aliases_out is not None and packet.properties is not None and packet.properties.topic_alias:
+            if topic not in self.aliases_out:
+                self.keep_alias(alias_size(topic), True)
             self.aliases_out[topic] = packet.properties.topic_alias

@@ -39,6 +39,12 @@ class Session:
         self.will_delay = 0
         self.will_at = NEVER
         """When a will that waits is published."""
+        self.counted = False
+        """Whether it counts in what sessions keep (node/access/quotas.py), with `kept_bytes`."""
+        self.kept_bytes = 0
+        self.will_bytes = 0
+        self.received_room = 16
+        """Ids that may be in `received` without more being counted."""
         self.number = 0
         """By which a journal knows it; 0: it does not."""
         self.durable = False

@@ -104,6 +104,7 @@ class Access:
         self._shared: dict[str | None, Rights] = {}
         self.generation = 0
         """Another number whenever rights that were given before may not be the same any more."""
+        self.quotas = Quotas(settings, server.config.max_session_memory)
         self._use(settings, _Loaded(settings))
 
     def _use(self, settings: AccessSettings, loaded: _Loaded) -> None:
@@ -118,7 +119,7 @@ class Access:
         self._failures = Failures(settings.ban_window)
         self._standing.seconds = settings.ban_window
         self._metered = bool(settings.message_rate or settings.byte_rate)
-        self.quotas = Quotas(settings)
+        self.quotas.use(settings)
         retained = self.server.router.retained
         retained.max_messages_per_user = settings.max_retained_per_user
         retained.max_bytes_per_user = settings.max_retained_bytes_per_user
@@ -308,7 +309,6 @@ class Access:
 
     def restored(self, session: Session) -> None:
         """A session that was on disk. Rights that a token gave are not known until its client comes with another."""
-        self.quotas.joined(session, None)
         self._give_rights(None, session, Identity(session.username))
 
     def ended(self, channel: Channel) -> None:
@@ -382,9 +382,8 @@ class Access:
         """Read all files again; live connections have their new rights when this returns, and those whose password is
         another one now, or whose user is gone, end. AccessError: a file cannot be used, and everything is as before."""
         loaded = _Loaded(settings)
-        old, had_rules = self.quotas, self._rules is not None
+        had_rules = self._rules is not None
         self._use(settings, loaded)
-        self.quotas.take_over(old)
         for session in list(self.server.sessions.values()):
             channel = cast("Channel | None", session.connection)
             identity = None if channel is None else self._identities.get(channel)

@@ -118,6 +118,11 @@ class AccessSettings(Settings):
     max_subscriptions_per_user: int = Field(
         default=0, ge=0, description="Subscriptions of all sessions of a user; one more is refused with 0x97; 0: any."
     )
+    max_session_memory_per_user: int = Field(
+        default=0,
+        ge=0,
+        description="Bytes that sessions of one user have us keep beside messages, as `max_session_memory`; 0: any.",
+    )
     max_retained_per_user: int = Field(
         default=0, ge=0, description="Retained messages of one user; one more is refused with 0x97; 0: any."
     )

@@ -177,6 +177,8 @@ class Recovery:
     def _read_received(self) -> None:
         for key, _ in self.backend.scan(RECEIVED):
             self.sessions[number_in(key)].received.add(int.from_bytes(key[9:], "big"))
+        for session in self.sessions.values():
+            self.server.access.quotas.restored(session)
 
     def _read_groups(self) -> None:
         for key, value in self.backend.scan(GROUP):
