@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.bench import hostile_bombs, hostile_http, hostile_logins, hostile_peers
+from headwater.bench import hostile_bombs, hostile_http, hostile_logins, hostile_memory, hostile_peers
 from headwater.bench.contenders import BrokerError, RunningBroker, command_from, free_port, running
 from headwater.bench.hostile_field import HOST, PATIENCE, Attack, Field, connect, encoded
 from headwater.wire.packets import Disconnect
 
 ATTACKS: Final[dict[str, Attack]] = {
     attack.name: attack
-    for module in (hostile_peers, hostile_bombs, hostile_logins, hostile_http)
+    for module in (hostile_peers, hostile_bombs, hostile_logins, hostile_http, hostile_memory)
     for attack in module.ATTACKS
 }
 ATTACKER: Final = "from headwater.bench.hostile_ground import main; main()"
@@ -104,10 +104,11 @@ class Ground:
 @contextlib.contextmanager
 def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int = SESSIONS) -> Iterator[Ground]:
     """Start a broker, with `extra` arguments, that has what is needed: `tls`, `websocket`, `admin`, `sessions`,
-    `passwords` (of hostile_logins.py), `store` (with REST; five messages for each of `sessions`)."""
+    `passwords` (of hostile_logins.py), `quotas` (of hostile_memory.py), `store` (with REST; five messages for each of
+    `sessions`)."""
     ports = {name: free_port() for name in ("tls", "websocket", "admin", "store")}
     token = secrets.token_hex(16)
-    settings = ""
+    settings = hostile_memory.QUOTAS if "quotas" in needs else ""
     if "passwords" in needs:
         users = folder / "users"
         hostile_logins.write_users(users)
