@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,7 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headwater.cli.app import app
+from headwater.disk.lock import locked
+from headwater.node import checking
 from headwater.node.config import Config, load_config
+from headwater.store.disk_store import DiskStore
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +31,7 @@ def headwater(*arguments: object) -> Result:
 def test_check_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWATER_PORT", "not looked at")
     file = tmp_path / "broker.toml"
-    file.write_text("port = 1884\n[admin]\nport = 5\n")
+    file.write_text("port = 0\n[admin]\nport = 5\n")
     good = headwater("check", file)
     assert (good.exit_code, good.output) == (0, f"{file} is fine\n")
     file.write_text("prot = 1884\n[admin]\nprot = 5\n")
@@ -47,7 +53,7 @@ def test_check_reads_the_files_that_are_named(tmp_path: Path) -> None:
         enabled = true
         token_file = "/no/token"
         [[listeners]]
-        port = 8883
+        port = 0
         tls = {{certificate = "/no/certificate", key = "/no/key"}}
         [[bridges]]
         name = "centre"
@@ -63,6 +69,103 @@ def test_check_reads_the_files_that_are_named(tmp_path: Path) -> None:
         assert f"/no/{part}: No such file" in bad.output
     assert f"{users}, line 1: not a user" in bad.output
     assert headwater("check", file, "--without-files").output == f"{file} is fine\n"
+
+
+def taken_port() -> socket.socket:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    return listener
+
+
+def problems_of(file: Path, text: str, *options: str) -> list[str]:
+    """What the check says, which is what the start says."""
+    file.write_text(text)
+    checked = headwater("check", file, *options)
+    if checked.exit_code == 0:
+        return []
+    return checked.stderr.removeprefix("headwater config check: ").splitlines()
+
+
+def start(file: Path, command: str = "broker") -> str:
+    """The last words of a broker that does not start."""
+    words = [sys.executable, "-m", "headwater", command, "--config", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_check_finds_ports_that_are_in_use(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    with taken_port() as taken:
+        port = taken.getsockname()[1]
+        admin = f'[admin]\nenabled = true\ntoken = "a-token-of-sixteen"\nport = {port}\n'
+        text = f'host = "127.0.0.1"\nport = {port}\n{admin}'
+        first, second = problems_of(file, text)
+        assert first.startswith(f"cannot listen on mqtt://127.0.0.1:{port}: Address already in use; is another broker")
+        assert second.startswith(f"cannot listen on http://localhost:{port} for the admin API (admin.host, admin.port)")
+        assert f"headwater: {first}" in start(file)
+        assert problems_of(file, text, "--running") == []
+    assert problems_of(file, text) != []  # both want the same one
+    assert problems_of(file, text.replace("enabled = true", "enabled = false")) == []
+
+
+def test_check_finds_a_data_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    file, data = tmp_path / "broker.toml", tmp_path / "data"
+    text = f'port = 0\ndata_dir = "{data}"\n'
+    assert problems_of(file, text) == []
+    assert not data.exists()
+    [said] = problems_of(file, text.replace("/data", "/none/data"))
+    assert said.endswith(f"there is no {tmp_path / 'none'}; make that one first")
+    assert said in start(file)
+    data.mkdir()
+    assert problems_of(file, text) == []
+    with locked(data):
+        [said] = problems_of(file, text)
+        assert "is used by another running process" in said
+        assert said in start(file)
+        assert problems_of(file, text, "--running") == []
+    (data / "photos").touch()
+    [said] = problems_of(file, text)
+    assert "is not a data folder and not empty: it has photos" in said
+    (data / "photos").unlink()
+    (data / "headwater.json").write_text('{"format": "headwater-data", "schema": 99}')
+    [said] = problems_of(file, text)
+    assert "was written by a newer headwater" in said
+    assert said in start(file)
+
+
+def test_check_finds_a_store_with_another_id(tmp_path: Path) -> None:
+    file, data = tmp_path / "node.toml", tmp_path / "data"
+    data.mkdir()
+    DiskStore(data / "messages", id="one", seal_in_background=False).close()
+    text = f'port = 0\ndata_dir = "{data}"\n[rest]\nport = 0\n[store]\nid = "{{}}"\n'
+    [said] = problems_of(file, text.format("two"), "--node")
+    assert "has the id 'one', not 'two'" in said
+    assert said in start(file, "node")
+    assert problems_of(file, text.format("one"), "--node") == []
+
+
+def test_check_finds_libraries_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = checking.find_spec
+    monkeypatch.setattr(checking, "find_spec", lambda name: None if name in ("fastapi", "rocksdict") else known(name))
+    file = tmp_path / "broker.toml"
+    admin = 'port = 0\n[admin]\nenabled = true\nport = 0\ntoken = "a-token-of-sixteen"\n'
+    assert problems_of(file, admin) == [
+        "the admin API needs fastapi: pip install 'headwater[admin]', or set admin.enabled to false"
+    ]
+    assert problems_of(file, f'port = 0\ndata_dir = "{tmp_path}"\n') == [
+        "a data folder needs rocksdict: pip install 'headwater[durable]', or leave data_dir empty"
+    ]
+
+
+def test_check_finds_logs_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    [said] = problems_of(file, f'port = 0\nlog_to = ["file:{tmp_path}/none/log"]\n')
+    assert said == f"cannot log to file:{tmp_path}/none/log: no such folder"
+    assert f"cannot log to file:{tmp_path}/none/log" in start(file)
+    assert problems_of(file, f'port = 0\nlog_to = ["file:{tmp_path}/log"]\n') == []
+    assert not (tmp_path / "log").exists()
 
 
 def test_show_says_where_each_setting_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

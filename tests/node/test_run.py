@@ -99,15 +99,44 @@ def test_a_signal_ends_it_in_good_order(number: int) -> None:
 def test_too_few_open_files_are_said_with_advice() -> None:
     with started(files=256) as broker:
         assert re.search(
-            r"WARNING .*the limit of open files \(256\) is below max_connections \(100000\): "
-            r"raise it with `ulimit -n 100064` \(systemd: LimitNOFILE=100064\) or lower max_connections",
+            r"WARNING .*at most 192 MQTT clients can connect at a time, as the limit of open files is 256: raise it "
+            r"with `ulimit -n 100064` \(systemd: LimitNOFILE=100064\), or set max_connections to what you need",
             broker.said,
         )
+
+
+def test_a_limit_that_most_can_live_with_is_not_mentioned(tmp_path: Path) -> None:
+    """Nobody has asked for the 100,000 connections of the default."""
+    with started(files=4096) as broker:
+        assert "open files" not in broker.said
+    with started(*configured(tmp_path, "max_connections = 5000"), files=4096) as broker:
+        assert "at most 4032 MQTT clients can connect at a time" in broker.said
 
 
 def test_enough_open_files_are_not_mentioned(tmp_path: Path) -> None:
     with started(*configured(tmp_path, "max_connections = 100"), files=256) as broker:
         assert "open files" not in broker.said
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "absent"),
+    [
+        ("", "accepted from this machine (loopback)", "other machines"),
+        ('host = "*"', "clients from other machines are refused (not authorized); to admit those with a password", "@"),
+        ('host = "*"\nallow_anonymous = true', "accepted from anywhere", "refused"),
+        ("allow_anonymous = false", "no client is admitted: allow_anonymous is false", "@"),
+        ('host = "*"\n[access]\npassword_file = "{users}"', "headwater 0", "admit"),
+    ],
+)
+def test_it_says_who_is_refused_and_how_to_admit_them(tmp_path: Path, settings: str, words: str, absent: str) -> None:
+    users = tmp_path / "users"
+    users.touch()
+    with started(*configured(tmp_path, f"sys_interval = 0\n{settings.format(users=users)}\n")) as broker:
+        broker.end()
+    assert words in broker.said
+    assert absent not in broker.said
+    if "to admit" in broker.said:
+        assert "`headwater passwd`" in broker.said and "allow_anonymous = true" in broker.said
 
 
 def test_there_is_room_for_all_files_from_the_start(tmp_path: Path) -> None:
@@ -128,7 +157,10 @@ def test_anonymous_clients_are_warned_of(setting: str, said: str, tmp_path: Path
 
 
 def test_without_anonymous_clients_there_is_no_warning(tmp_path: Path) -> None:
-    with started(*configured(tmp_path, "allow_anonymous = false")) as broker:
+    users = tmp_path / "users"
+    users.touch()
+    settings = f'allow_anonymous = false\n[access]\npassword_file = "{users}"'
+    with started(*configured(tmp_path, settings)) as broker:
         broker.end()
         assert "anonymous" not in broker.said
 

@@ -113,7 +113,7 @@ def test_where_nothing_has_come_nothing_is_expected(lake: Lake) -> None:
 
 
 def test_the_settings_are_those_that_gold_notes(lake: Lake) -> None:
-    assert remembered(lake) == Settings()
+    assert (remembered(lake).window, remembered(lake).lateness) == (Settings().window, Settings().lateness)
     note_settings(lake, PipelineSettings(deriving=SETTINGS))
     found = remembered(lake)
     names = ("window", "lateness", "gap", "flatline", "jump_factor", "jump_readings", "jump_absolute")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from headwater.cli.config import Assignments, load_settings, read_settings
+from headwater.cli.config import OF_A_NODE, Assignments, load_settings, read_settings
 from headwater.cli.config import config as config_commands
 from headwater.cli.data import backup, export_data, import_data, repair, restore
 from headwater.cli.demo import demo
@@ -92,9 +92,6 @@ ConfigFile = Annotated[str | None, typer.Option("--config", "-c", help="Settings
 Level = Annotated[LogLevel | None, typer.Option(help="Least severe log line shown.")]
 When = Annotated[Durability | None, typer.Option(help="Whether what goes there is acknowledged once it is on disk.")]
 Live = Annotated[bool, typer.Option("--live", help="Show connections and message rates as they change.")]
-
-OF_A_NODE: Final[dict[str, Any]] = {"data_dir": "headwater-data", "store.enabled": True, "rest.enabled": True}
-"""What `headwater node` has by default and `headwater broker` has not."""
 
 
 @app.command()

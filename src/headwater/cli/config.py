@@ -24,6 +24,8 @@ config = typer.Typer(
 
 PRIVATE: Final = 0o600
 """Of a file with passwords of bridges in it."""
+OF_A_NODE: Final[dict[str, Any]] = {"data_dir": "headwater-data", "store.enabled": True, "rest.enabled": True}
+"""What `headwater node` has by default and `headwater broker` has not."""
 NOT_SUPPORTED: Final = "NOT SUPPORTED"
 """How the converter marks lines that are lost."""
 
@@ -65,22 +67,29 @@ def load_settings(
 @config.command()
 def check(
     file: File,
+    node: Annotated[
+        bool, typer.Option("--node", help="As `headwater node` starts with it, with store and REST, not `broker`.")
+    ] = False,
+    is_running: Annotated[
+        bool, typer.Option("--running", help="A broker runs with it already: its ports and folder are in use.")
+    ] = False,
     without_files: Annotated[
-        bool, typer.Option("--without-files", help="Do not read certificates, passwords and others that it names.")
+        bool, typer.Option("--without-files", help="Only the settings: look at nothing else on this machine.")
     ] = False,
 ) -> None:
-    """Say what is wrong with a file, and with those that it names; the environment does not count."""
+    """Say what would keep a broker from starting with a file: settings, the files that they name, libraries, ports and
+    the data folder. The environment does not count."""
     from headwater.node.config import Config, ConfigError
     from headwater.node.settings import load
 
     try:
-        loaded = load(Config, str(file), {}, {})
+        loaded = load(Config, str(file), {}, {}, OF_A_NODE if node else None)
     except ConfigError as error:
         fail("config check", str(error))
     if not without_files:
-        from headwater.node.checking import problems_with_files
+        from headwater.node.checking import problems
 
-        if found := problems_with_files(loaded.settings):
+        if found := problems(loaded.settings, is_running=is_running):
             fail("config check", "\n".join(found))
     print(f"{file} is fine")
 

@@ -110,7 +110,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         server = self.server
         bridges = self.prepare_bridges(self.config)
-        self.listeners = _open_all([Listener(settings) for settings in _listener_settings(self.config)])
+        self.listeners = _open_all([Listener(settings) for settings in listener_settings(self.config)])
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is None:
             plane = EpollPlane(server.hot, server.timers, loop.hot_selector.epoll)
             loop.hot_selector.plane = plane
@@ -434,7 +434,7 @@ class Broker:
             self._sys.publish(now)
 
 
-def _listener_settings(config: Config) -> list[ListenerSettings]:
+def listener_settings(config: Config) -> list[ListenerSettings]:
     """`host` and `port` are a listener of their own, unless there are others and neither was set."""
     if config.listeners and not config.model_fields_set & {"host", "port"}:
         return config.listeners

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import logging
 import os
 import resource
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +19,7 @@ from headwater.build_info import version_line
 from headwater.disk.errors import StorageError
 from headwater.node.admin.secret import read_token
 from headwater.node.broker import Broker
+from headwater.node.checking import cannot_listen, check_needs
 from headwater.node.config import Config
 from headwater.node.connection_log import log_connections
 from headwater.node.logs import BackgroundHandler, open_sinks
@@ -31,26 +29,23 @@ from headwater.node.selector import run
 from headwater.node.settings import ConfigError
 from headwater.node.statistics import Statistics
 from headwater.node.transports.contexts import CertificateError
-from headwater.node.transports.sockets import address_text
+from headwater.node.transports.sockets import address_text, is_loopback
 from headwater.node.web_settings import most_connections
 from headwater.web.admission import SPARE
 
 if TYPE_CHECKING:
     from headwater.node.admin.serving import AdminServer
     from headwater.node.delivery.serving import Rest
+    from headwater.node.transports.listener import Listener
 
 log = logging.getLogger("headwater")
 
-ADMIN_NEEDS = ("fastapi", "uvicorn", "prometheus_client")
-STORE_NEEDS = ("rocksdict", "numpy", "orjson", "zstandard")
-REST_NEEDS = ("fastapi", "uvicorn")
-ADVICE = {
-    errno.EADDRINUSE: "; is another broker running there? Stop it, or choose another port.",
-    errno.EADDRNOTAVAIL: "; `host` is an address of this machine, or * for all",
-    errno.EACCES: "; this user may not: choose a port from 1024 on, give the process CAP_NET_BIND_SERVICE, or (Unix "
-    "socket) let the user write to its folder",
-    errno.ENOENT: "; make its folder first",
-}
+HOW_TO_ADMIT = (
+    "to admit those with a password, make a file with `headwater passwd` and set access.password_file; to admit "
+    "everybody, set allow_anonymous = true"
+)
+ENOUGH_FILES = 4096
+"""Below, the limit of open files is too low for most; above, only for who has asked for more connections."""
 SPARE_FILES = 64
 """File descriptors that a process needs beside its connections."""
 
@@ -68,7 +63,9 @@ class LiveView(Protocol):
 def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], Config] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code. `read` reads the settings again, on SIGHUP."""
     try:
-        _check_needs(config)
+        check_needs(config)
+        if config.admin.enabled:
+            read_token(config.admin)
         handler = BackgroundHandler(open_sinks(config.log_to), config.log_format)
     except ConfigError as error:
         print(f"headwater: {error}", file=sys.stderr)
@@ -78,38 +75,13 @@ def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], 
     try:
         return run(_serve(config, live, read or (lambda: config), handler, files))
     except OSError as error:
-        where = error.filename or address_text(config.host, config.port)
-        print(f"headwater: cannot listen on {where}: {error.strerror or error}{advice(error)}", file=sys.stderr)
+        print(f"headwater: {cannot_listen(error, config)}", file=sys.stderr)
         return 1
     except (ConfigError, CertificateError, StorageError) as error:
         print(f"headwater: {error}", file=sys.stderr)
         return 1
     finally:
         handler.finish()
-
-
-def advice(error: OSError) -> str:
-    """What to do when nothing can be listened on."""
-    if isinstance(error, socket.gaierror):
-        return "; `host` is a name or an address of this machine, or * for all"
-    return ADVICE.get(error.errno or 0, "")
-
-
-def _check_needs(config: Config) -> None:
-    """Say what is missing for what is configured before anything is started."""
-    for needed, what, table, extra, libraries in (
-        (config.admin.enabled, "the admin API", "admin", "admin", ADMIN_NEEDS),
-        (config.store.enabled, "the delivery store", "store", "store", STORE_NEEDS),
-        (config.rest.enabled, "REST", "rest", "store", REST_NEEDS),
-    ):
-        missing = [name for name in libraries if needed and find_spec(name) is None]
-        if missing:
-            raise ConfigError(
-                f"{what} needs {' and '.join(missing)}: pip install 'headwater[{extra}]', or set {table}.enabled to "
-                "false"
-            )
-    if config.admin.enabled:
-        read_token(config.admin)
 
 
 async def _serve(
@@ -193,9 +165,7 @@ def _announce(broker: Broker) -> None:
     if broker.store is not None:
         log.info("messages are stored under the id %s; the next position is %d", broker.store.id, broker.store.next)
     asked = config.access.authenticates or broker.hooks.listens("connect_authenticate")
-    if config.allow_anonymous or (config.allow_anonymous is None and not asked):
-        where = "from anywhere" if config.allow_anonymous else "from this machine (loopback)"
-        log.warning("anonymous clients are accepted %s; nobody is asked for a password", where)
+    _say_who_is_admitted(broker, asked)
     for listener in broker.listeners:
         settings = listener.settings
         anonymous = config.allow_anonymous if settings.allow_anonymous is None else settings.allow_anonymous
@@ -204,31 +174,51 @@ def _announce(broker: Broker) -> None:
             log.warning("%s accepts anonymous clients from any web page; websocket_origins says which may", listener)
 
 
+def _say_who_is_admitted(broker: Broker, asked: bool) -> None:
+    """`asked`: something can tell who a client is."""
+    allowed = broker.config.allow_anonymous
+    if allowed:
+        log.warning("anonymous clients are accepted from anywhere; nobody is asked for a password")
+    elif allowed is None and not asked:
+        log.warning("anonymous clients are accepted from this machine (loopback); nobody is asked for a password")
+        if any(_reaches_others(listener) for listener in broker.listeners):
+            log.warning("clients from other machines are refused (not authorized); %s", HOW_TO_ADMIT)
+    elif not asked and not any(listener.settings.allow_anonymous for listener in broker.listeners):
+        log.warning("no client is admitted: allow_anonymous is false, and nothing tells who one is; %s", HOW_TO_ADMIT)
+
+
+def _reaches_others(listener: Listener) -> bool:
+    """Whether it hears other machines, and leaves to us whether anonymous clients are admitted."""
+    settings = listener.settings
+    if settings.unix or settings.allow_anonymous is not None or (settings.tls and settings.tls.username != "none"):
+        return False
+    return any(not is_loopback(each.getsockname()[0]) for each in listener.sockets)
+
+
 def _raise_file_limit(config: Config) -> int:
     """Use as many files as the system lets us, and return how many of them MQTT clients may have: HTTP has its own, so
-    that neither keeps the other out. Warn when that is fewer than the connections we would accept."""
+    that neither keeps the other out. Warn where that is fewer than were asked for, or few by any measure: the default
+    of `max_connections` is more than most systems give and than most people need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    connections = config.max_connections
     http = [each for each in (config.admin, config.rest) if each.enabled]
-    wanted = connections + SPARE_FILES + sum(each.max_connections + SPARE for each in http)
+    wanted = config.max_connections + SPARE_FILES + sum(each.max_connections + SPARE for each in http)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
-        if target < wanted:
-            log.warning(
-                "the limit of open files (%d) is below max_connections (%d): raise it with `ulimit -n %d` "
-                "(systemd: LimitNOFILE=%d) or lower max_connections",
-                target,
-                connections,
-                wanted,
-                wanted,
-            )
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    limit = wanted if soft == resource.RLIM_INFINITY else soft
     _make_room_for_files(min(wanted, limit))
-    if limit == resource.RLIM_INFINITY:
-        return wanted
     taken = sum(min(each.max_connections, most_connections(limit)) + SPARE for each in http)
-    return max(1, limit - SPARE_FILES - taken)
+    files = max(1, limit - SPARE_FILES - taken)
+    if limit < (wanted if "max_connections" in config.model_fields_set else min(wanted, ENOUGH_FILES)):
+        log.warning(
+            "at most %d MQTT clients can connect at a time, as the limit of open files is %d: raise it with "
+            "`ulimit -n %d` (systemd: LimitNOFILE=%d), or set max_connections to what you need",
+            files,
+            limit,
+            wanted,
+            wanted,
+        )
+    return files
 
 
 def _make_room_for_files(number: int) -> None:

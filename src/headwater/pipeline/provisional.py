@@ -33,6 +33,8 @@ FINAL: Final = "final"
 UNTIL: Final = "until"
 """Gold's note of how far it goes, as headwater.pipeline.jobs.windows has it; importing that takes a Spark."""
 SECOND: Final = 1_000_000
+LONG: Final = 1e10
+"""Seconds, beyond all windows."""
 SQL: Final = """
 WITH readings AS (
   SELECT epoch_us(time) - ((epoch_us(time) % $window) + $window) % $window AS begin, topic, device, metric,
@@ -84,9 +86,10 @@ def remembered(lake: Lake) -> Settings:
     """Those with which gold is made; the defaults, if nobody has noted it."""
     log = _log(lake.path(GOLD))
     made = None if log is None else made_with(log, log.open())
-    known = {each.name for each in dataclasses.fields(Settings)}
+    known = {each.name for each in dataclasses.fields(Settings)} - {"clock_ahead", "clock_behind"}
     try:
-        return Settings.from_settings({name: value for name, value in (made or {}).items() if name in known})
+        found = {name: value for name, value in (made or {}).items() if name in known}
+        return Settings(**found, clock_behind=LONG)  # readings have been judged by their clocks already
     except (ValueError, TypeError):
         return Settings()
 
