@@ -5,6 +5,7 @@ its place it serves its sockets inside the loop's wait, which is faster.
 """
 
 import asyncio
+import contextlib
 import sys
 
 from headwater.node.broker import Broker
@@ -18,4 +19,5 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))

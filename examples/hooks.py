@@ -5,6 +5,7 @@ stamped with its publisher's name; what goes through is printed. All events are 
 """
 
 import asyncio
+import contextlib
 import sys
 
 from headwater.message import Message
@@ -51,4 +52,5 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))

@@ -5,6 +5,8 @@ python examples/lakehouse.py                  # or: … lakehouse.py http://loca
 """
 
 # %%
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -22,6 +24,8 @@ folder = Path(sys.argv[2] if len(sys.argv) > 2 else "headwater-lake")
 # %% A Spark that knows our formats; what Java has to say goes into a file
 folder.mkdir(parents=True, exist_ok=True)
 spark = make_session("local[2]", log=folder / "spark.log")
+if not hasattr(sys, "ps1"):  # as a script, Ctrl-C ends it at once, and Java with it; Spark's way is many lines long
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 # %% The store itself is a table, too: nothing is copied, and topics are looked for by the node
 stored = spark.read.format("headwater").option("url", url).load()

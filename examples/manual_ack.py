@@ -5,6 +5,7 @@ more. A message that fails is not acknowledged here: the exception ends the prog
 """
 
 import asyncio
+import contextlib
 import sys
 
 from headwater.client import Client, Message
@@ -33,4 +34,5 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))

@@ -4,6 +4,7 @@ What it says is between the application and its server; a server that cannot rea
 """
 
 import asyncio
+import contextlib
 import os
 import sys
 
@@ -35,4 +36,5 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))

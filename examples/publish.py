@@ -5,6 +5,7 @@ they leave in the order of the calls, and no more are in flight than the server 
 """
 
 import asyncio
+import contextlib
 import sys
 
 from headwater.client import Client, Properties, Rejected, Will
@@ -26,4 +27,5 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))

@@ -3,6 +3,7 @@
 The same arguments, methods and exceptions; calls wait, or raise TimeoutError.
 """
 
+import contextlib
 import sys
 
 from headwater.client import SyncClient
@@ -20,4 +21,5 @@ def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883)
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883)

@@ -6,6 +6,7 @@ that computes would keep back the reports, the pings and everything else.
 """
 
 import asyncio
+import contextlib
 import sys
 import time
 
@@ -26,4 +27,5 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))

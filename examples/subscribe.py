@@ -5,6 +5,7 @@ there is another; if the program dies, the server still has what it was not done
 """
 
 import asyncio
+import contextlib
 import sys
 
 from headwater.client import Client
@@ -19,4 +20,5 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1883))

@@ -4,6 +4,7 @@ It waits for the server even at the start, from a tenth of a second up to ten se
 """
 
 import asyncio
+import contextlib
 import logging
 import ssl
 import sys
@@ -27,4 +28,5 @@ async def main(host: str, port: int, trusted: str, cert: str, key: str) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)  # says when the connection is lost, and when it is there again
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:6]))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+        asyncio.run(main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:6]))

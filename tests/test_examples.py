@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,47 @@ def test_lakehouse(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("100 messages of thermometers are stored\n")
     assert done.stdout.endswith("200 messages, 200 positions, the last is 200\n")
+
+
+@contextlib.contextmanager
+def silent_server() -> Iterator[socket.socket]:
+    """It accepts, and says nothing: who connects waits."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE)
+        yield server
+
+
+def interrupted(words: list[object], is_ready: Callable[[subprocess.Popen[str]], object]) -> tuple[int, str]:
+    """How it ends by Ctrl-C, and what it says on the standard error."""
+    path = os.environ.get("PYTHONPATH", str(ROOT / "src"))
+    with subprocess.Popen(
+        [sys.executable, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+    ) as process:
+        is_ready(process)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE)
+    return process.returncode, errors
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "lakehouse.py"])
+def test_ctrl_c_ends_it_quietly(name: str, tmp_path: Path) -> None:
+    """lakehouse.py takes a Spark; it was tried by hand."""
+    example = ROOT / "examples" / name
+    if name in ("embedded.py", "hooks.py"):
+        status, errors = interrupted([example, 0], lambda process: process.stdout and process.stdout.readline())
+        assert (status, errors) == (0, "")
+        return
+    with silent_server() as server, contextlib.ExitStack() as accepted:
+        words: list[object] = [example, server.getsockname()[1]]
+        if name == "tls_and_reconnect.py":
+            found = Certificates(tmp_path)
+            words = [example, "localhost", words[1], found.trusted, found.cert, found.key]
+        status, errors = interrupted(words, lambda _: accepted.enter_context(server.accept()[0]))
+    assert (status, errors) == (0, "")
 
 
 def test_the_pages_quote_the_examples() -> None:
