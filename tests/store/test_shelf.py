@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headwater.disk.errors import StorageError
+from headwater.disk.errors import DiskFull, StorageError
 from headwater.store.shelf import (
     LOG,
     TOPIC,
@@ -107,14 +107,27 @@ def test_what_is_not_there_is_not_made_unless_that_is_wanted(tmp_path: Path) -> 
 class Failing:
     """A database on a disk that fails."""
 
-    def __init__(self, db: Any, failing: str) -> None:
+    def __init__(self, db: Any, failing: str, text: str = "Input/output error") -> None:
         self.db = db
         self.failing = failing
+        self.text = text
 
     def __getattr__(self, name: str) -> Any:
         if name == self.failing:
-            raise OSError("No space left on device")
+            raise OSError(self.text)
         return getattr(self.db, name)
+
+
+@pytest.mark.parametrize("failing", ["write", "flush_wal"])
+def test_what_found_no_room_can_be_written_again(failing: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(shelf, "_db", Failing(shelf._db, failing, "No space left on device"))
+        with pytest.raises(DiskFull):
+            shelf.write([(topic_key(2), b"b")])
+            shelf.sync()
+    shelf.write([(topic_key(2), b"b")])
+    shelf.sync()
+    assert shelf.get(topic_key(2)) == b"b"
 
 
 @pytest.mark.parametrize("failing", ["write", "flush_wal"])
@@ -124,7 +137,7 @@ def test_after_a_failure_nothing_is_written_any_more(
     shelf.write([(topic_key(1), b"a")])
     with monkeypatch.context() as patch:
         patch.setattr(shelf, "_db", Failing(shelf._db, failing))
-        with pytest.raises(StorageError, match="No space left"):
+        with pytest.raises(StorageError, match="Input/output error"):
             shelf.write([(topic_key(2), b"b")])
             shelf.sync()
     for act in (lambda: shelf.write([(topic_key(3), b"c")]), shelf.sync, shelf.compact):

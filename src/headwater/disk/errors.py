@@ -21,13 +21,21 @@ REASONS: Final = (
 )
 
 
+NO_ROOM: Final = ("No space left on device", "Disk quota exceeded")
+
+
 class StorageError(Exception):
     """The folder cannot be used, or no longer; the text says why and what to do."""
+
+
+class DiskFull(StorageError):
+    """There is no room, and nothing else is wrong: when there is, the same can be tried again."""
 
 
 def storage_error(what: str, text: str) -> StorageError:
     """That we cannot do this, with the reason and the way out in front of the text if we know them."""
     for sign, reason, way_out in REASONS:
         if sign in text:
-            return StorageError(f"cannot {what}: {reason}; {way_out} ({text})")
+            kind = DiskFull if sign in NO_ROOM else StorageError
+            return kind(f"cannot {what}: {reason}; {way_out} ({text})")
     return StorageError(f"cannot {what}: {text}")

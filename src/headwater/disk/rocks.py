@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from headwater.disk.errors import StorageError, storage_error
+from headwater.disk.errors import DiskFull, StorageError, storage_error
 from headwater.disk.repair import LogCheck
 
 if TYPE_CHECKING:
@@ -163,7 +163,9 @@ def make_checkpoint(db: Rdict, path: Path) -> None:
 
 class RocksKeys:
     """A store that is open. Any thread may read; writes of several threads are in some order, and after one that failed
-    there is no other: a later batch would be there without an earlier one."""
+    there is no other: a later batch would be there without an earlier one. Only if the disk is full (DiskFull), the
+    same batch, of which nothing is there then, may be written again: RocksDB goes on within seconds of there being
+    room, and has by then written to sorted files what its damaged log should have."""
 
     def __init__(self, path: Path, db: Rdict) -> None:
         self.path = path
@@ -199,8 +201,10 @@ class RocksKeys:
             raise self._failed("write to", error) from None
 
     def _failed(self, what: str, error: Exception) -> StorageError:
-        self._error = explained(what, self.path, error)
-        return self._error
+        failed = explained(what, self.path, error)
+        if not isinstance(failed, DiskFull):
+            self._error = failed
+        return failed
 
     def _check(self) -> None:
         self._check_open()

@@ -38,6 +38,7 @@ from headwater.wire.reasons import SERVER_SHUTTING_DOWN
 
 if TYPE_CHECKING:
     from headwater.disk.errors import StorageError
+    from headwater.disk.room import Room
     from headwater.node.advice.advising import Receiver
     from headwater.node.advice.document import Advice
     from headwater.node.bridge.bridges import Bridges
@@ -232,7 +233,7 @@ class Broker:
         try:
             store = self._open_store()
             try:
-                keeping = Keeping(self.server, backend, self._storage_failed, store)
+                keeping = Keeping(self.server, backend, self._storage_failed, store, self._room())
             except BaseException:
                 if store is not None:
                     store.close()
@@ -242,6 +243,13 @@ class Broker:
             raise
         self.store = store
         return keeping
+
+    def _room(self) -> Room | None:
+        if not self.config.data_dir:
+            return None
+        from headwater.disk.room import Room
+
+        return Room(Path(self.config.data_dir), self.config.disk_reserve)
 
     def _open_store(self) -> Store | None:
         if self.store is not None or not self.config.store.enabled:
@@ -257,7 +265,10 @@ class Broker:
             coordinator = self.server.coordinator
             assert coordinator is not None
             tell = partial(asyncio.get_running_loop().call_soon_threadsafe, coordinator.messages_were_removed)
-            self._trimming = Trimming(self.store, tell)
+            assert self._keeping is not None
+            committer = self._keeping.committer
+            self._trimming = Trimming(self.store, tell, is_low=lambda: committer.is_paused)
+            self._keeping.on_low = self._trimming.hurry
             self._trimming.start()
 
     def _take_advice(self) -> None:

@@ -290,7 +290,8 @@ class Slow:
         raise RuntimeError("not connected")
 
     def outruns_store(self, channel: Channel) -> None:
-        """The channel publishes what is stored, and too much of that is not on disk yet: stop reading from it."""
+        """The channel publishes what is stored, and too much of that is not on disk yet, or the disk has too little
+        room: stop reading from it."""
         raise RuntimeError("not connected")
 
     def overfull(self, channel: Channel) -> None:

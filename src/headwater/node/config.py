@@ -281,6 +281,12 @@ class Config(Settings):
     commit_interval: float = Field(
         default=0.05, gt=0, description="Seconds that changes may wait to be written, with durability `async`."
     )
+    disk_reserve: int | None = Field(
+        default=None,
+        ge=0,
+        description="Bytes of the disk of `data_dir` that are kept free: with less, clients that publish are not read "
+        "from until there is room again. Unset: a twentieth of the disk, at least 128 MiB and at most 1 GiB; 0: none.",
+    )
     queue_memory: int = Field(
         default=128 * MIB,
         ge=0,

@@ -1,8 +1,8 @@
 """When a channel is read from and written to: slow readers, and clients whose last packet takes longer.
 
-It is read from unless it is `congested` (too much waits for it) or `paused` (busy with a chore, metered, or faster than
-the delivery store). It is written to once a turn; what the socket does not take goes when it does, and who takes
-nothing for `write_timeout` is cut off.
+It is read from unless it is `congested` (too much waits for it) or `paused` (busy with a chore, metered, faster than
+the delivery store, or publishing while the disk has too little room). It is written to once a turn; what the socket
+does not take goes when it does, and who takes nothing for `write_timeout` is cut off.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Flow(Slow):
         self.stalls: dict[Channel, Timer] = {}
         """Those with bytes that their sockets have not taken, and when to look at them again."""
         self.outrunners: list[Channel] = []
-        """Those that wait for the delivery store."""
+        """Those that wait for the delivery store, or for room on the disk."""
 
     def close(self, channel: Channel, reason: int, with_will: bool, linger: bool = True) -> None:
         """The protocol has ended."""
@@ -65,8 +65,8 @@ class Flow(Slow):
             self.pause(channel, STORING)
 
     def store_keeps_up(self) -> None:
-        """Little enough is not on disk: those who waited for that are read from again."""
-        if self.outrunners:
+        """Little enough is not on disk: those who waited for that are read from again, if the disk has room."""
+        if self.outrunners and not self.hot.no_room:
             channels = self.outrunners
             self.outrunners = []
             for channel in channels:

@@ -74,6 +74,8 @@ class HotPath(Taking):
             self.keep(channel, data[pos:] if pos else data)
         if position:
             self.look_at_store(channel, position)
+        if self.no_room and self.stats.publish_received != published:
+            self.slow.outruns_store(channel)
         if channel.meter is not None and pos:
             self.slow.metered(channel, pos, self.stats.publish_received - published)
 

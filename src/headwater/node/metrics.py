@@ -44,8 +44,17 @@ GAUGES: Final = {
     "queued": "Messages that wait in sessions and shared groups now.",
     "queued_bytes": "Bytes that wait in sessions and for sockets now.",
     "shared_groups": "Shared groups now.",
+    "disk_free": "Bytes that are free on the disk of the data folder.",
+    "disk_reserve": "Bytes of it below which publishers are paused.",
+    "disk_paused": "Whether publishers are paused, because the disk has too little room.",
+    "publishers_paused": "Clients that are not read from, because they publish and the disk does not keep up.",
 }
-GAUGE_NAMES: Final = {"retained": "retained_messages", "queued": "queued_messages"}
+GAUGE_NAMES: Final = {
+    "retained": "retained_messages",
+    "queued": "queued_messages",
+    "disk_free": "disk_free_bytes",
+    "disk_reserve": "disk_reserve_bytes",
+}
 COUNTERS: Final = {
     "messages_received": ("messages_received", "PUBLISH packets from clients."),
     "messages_sent": ("messages_sent", "PUBLISH packets to clients."),

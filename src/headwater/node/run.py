@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
@@ -164,6 +165,7 @@ def _announce(broker: Broker) -> None:
     log.info("%s", version_line())
     if broker.store is not None:
         log.info("messages are stored under the id %s; the next position is %d", broker.store.id, broker.store.next)
+        log.info("%s", _kept_for(broker))
     asked = config.access.authenticates or broker.hooks.listens("connect_authenticate")
     _say_who_is_admitted(broker, asked)
     for listener in broker.listeners:
@@ -193,6 +195,15 @@ def _reaches_others(listener: Listener) -> bool:
     if settings.unix or settings.allow_anonymous is not None or (settings.tls and settings.tls.username != "none"):
         return False
     return any(not is_loopback(each.getsockname()[0]) for each in listener.sockets)
+
+
+def _kept_for(broker: Broker) -> str:
+    from headwater.node.delivery.opening import retention_of
+
+    retention = retention_of(broker.config.store, Path(broker.config.data_dir))
+    age = "for ever" if retention.age is None else f"for {retention.age / 86_400e6:g} days (store.keep_for)"
+    size = "" if retention.size is None else f", and at most {retention.size:,} bytes of them (store.keep_bytes)"
+    return f"messages are kept {age}{size}; what a named reader has not read, up to store.hard_keep_for and _bytes"
 
 
 def _raise_file_limit(config: Config) -> int:

@@ -13,6 +13,7 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
+from headwater.disk.room import Room
 from headwater.node.access.access import Access
 from headwater.node.admission import Admission
 from headwater.node.channel import Channel, Entrance
@@ -132,6 +133,8 @@ class Server(Flow):
         self.policy = POLICIES[config.queue_full]
         self.journal: Journal | None = None
         self.coordinator: Coordinator | None = None
+        self.room: Room | None = None
+        """That of the disk on which the journal is."""
         self.advising: Advising | None = None
 
     def keep_in(self, journal: Journal) -> None:

@@ -66,6 +66,14 @@ class Statistics:
     """Commits to the data folder."""
     commit_seconds: float = 0.0
     """Time that they have taken."""
+    disk_free: int = 0
+    """Bytes that are free on the disk of the data folder."""
+    disk_reserve: int = 0
+    """Bytes of it below which publishers are paused."""
+    disk_paused: bool = False
+    """Publishers are paused now, because the disk has too little room."""
+    publishers_paused: int = 0
+    """Clients that are not read from now, because they publish and the disk does not keep up or has no room."""
     failures: int = 0
     """Packets whose handling raised: always a bug, please report."""
     hook_failures: int = 0
@@ -106,6 +114,10 @@ def statistics_of(server: Server, uptime: float, queued: int | None = None) -> S
         reports_early=stats.reports_early,
         commits=0 if server.journal is None else server.journal.commits,
         commit_seconds=0.0 if server.journal is None else server.journal.seconds,
+        disk_free=0 if server.room is None else server.room.seen,
+        disk_reserve=0 if server.room is None else server.room.reserve,
+        disk_paused=server.hot.no_room,
+        publishers_paused=len(server.outrunners),
         failures=stats.failures + server.timers.failures + server.chores.failures,
         hook_failures=sum(server.hooks.failures.values()),
     )

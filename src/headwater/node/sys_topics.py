@@ -89,6 +89,11 @@ class SysTopics:
             "reports/ignored/bad": str(now.reports_bad),
             "reports/ignored/early": str(now.reports_early),
         }
+        if self._server.room is not None:
+            figures["disk/free"] = str(now.disk_free)
+            figures["disk/reserve"] = str(now.disk_reserve)
+            figures["disk/paused"] = "1" if now.disk_paused else "0"
+            figures["clients/paused"] = str(now.publishers_paused)
         figures.update(_store_figures(self._server))
         figures.update(_advice_figures(self._server))
         figures.update(self._loads(now, time))

@@ -23,7 +23,7 @@ from typing import Final
 import numpy
 
 from headwater.disk.crash_points import crash_point
-from headwater.disk.errors import StorageError
+from headwater.disk.errors import DiskFull, StorageError
 from headwater.store.block import Summary, sealed
 from headwater.store.chunk import Chunk, Pieces
 from headwater.store.disk_reading import DiskReading
@@ -59,6 +59,8 @@ BLOCK_BYTES: Final = 32 * 1024 * 1024
 CACHE: Final = 32 * 1024 * 1024
 BEHIND: Final = 2
 """So many blocks may wait for being made; above, commits wait."""
+AGAIN: Final = 1.0
+"""Seconds after which a block is tried again, if the disk was full."""
 PAGES_AT_ONCE: Final = 8
 """Pages of one write, during which no other thread runs."""
 NEXT: Final = META + b"next"
@@ -101,6 +103,10 @@ class DiskStore(DiskReading):
         self._unsynced: list[Part] = []
         self._coming: set[int] = set()
         """The topics of what is being written."""
+        self._unwritten: Records = []
+        """Names of topics that have a number, but no record: the disk was full."""
+        self._is_full = False
+        """The disk is, for who makes blocks."""
         self._appended = 1
         self._sealing = threading.Lock()
         """Held by the one who makes or removes blocks."""
@@ -167,11 +173,13 @@ class DiskStore(DiskReading):
         if taken.first != self._appended:
             raise ValueError(f"position {taken.first} does not follow {self._appended - 1}")
         chunk, named = self._chunk(taken)
+        self._unwritten += named
         key = position_key(LOG, taken.first)
         record = encode(chunk, taken.first, topics=True, compress=False)
         crash_point("store-before-append")
-        self._shelf.write([*named, (key, record), *([(NOTE, note)] if note else [])])
+        self._shelf.write([*self._unwritten, (key, record), *([(NOTE, note)] if note else [])])
         crash_point("store-after-append")
+        self._unwritten = []
         self._unsynced.append(Part(chunk, [key], len(record)))
         self._appended += len(chunk)
 
@@ -224,11 +232,15 @@ class DiskStore(DiskReading):
             self.next = self._appended
             if self._enough():
                 self._more.notify_all()
-            while self._sealer is not None and self._enough(BEHIND) and not (self._error or self._closing):
+            while self._sealer is not None and self._enough(BEHIND) and not self._gives_up_waiting():
                 self._more.wait()
             if self._error is not None:
                 raise self._error
         self.tell_watchers()
+
+    def _gives_up_waiting(self) -> bool:
+        """No block will be made, or not soon. With a full disk, who publishes has to wait already."""
+        return self._error is not None or self._closing or self._is_full
 
     # ---- blocks ------------------------------------------------------------------------------------------------
 
@@ -285,6 +297,14 @@ class DiskStore(DiskReading):
                     return
             try:
                 self.seal()
+                self._is_full = False
+            except DiskFull as error:
+                if not self._is_full:
+                    log.warning("messages cannot be put into a block until there is room: %s", error)
+                with self._lock:
+                    self._is_full = True
+                    self._more.notify_all()
+                    self._more.wait_for(lambda: self._closing, AGAIN)
             except Exception as error:
                 log.exception("messages cannot be put into a block")
                 with self._lock:
@@ -347,6 +367,9 @@ class DiskStore(DiskReading):
 
     def compact(self) -> None:
         self._shelf.compact()
+
+    def give_back(self) -> None:
+        self._shelf.give_back(self.first)
 
     def prepare_checkpoint(self) -> None:
         """Leave little to do for one that follows: what was written goes to sorted files."""

@@ -150,6 +150,15 @@ class Shelf(RocksKeys):
         except Exception as error:
             raise explained("copy", self.path, error) from None
 
+    def give_back(self, position: int) -> None:
+        """The room of pages of blocks that began before a position: files that hold nothing else are deleted."""
+        self._check()
+        try:
+            self._pages.flush()
+            self._pages.compact_range(page_key(0, 0), page_key(position, 0))
+        except Exception as error:
+            raise explained("compact", self.path, error) from None
+
     def compact(self) -> None:
         self._check()
         try:

@@ -171,6 +171,9 @@ class Store:
         """Remove what retention says, as of a time in microseconds."""
         raise NotImplementedError
 
+    def give_back(self) -> None:
+        """As `compact`, for what retention has removed, at little cost."""
+
     def compact(self) -> None:
         """Give back to the file system what is removed."""
         raise NotImplementedError

@@ -21,6 +21,7 @@ import pytest
 import headwater
 from headwater.client import Client, ConnectError, Disconnected
 from headwater.disk.errors import StorageError
+from headwater.disk.room import disk_size
 from headwater.message import Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
@@ -93,8 +94,26 @@ def test_settings_reach_the_store(tmp_path: Path) -> None:
     assert store.extraction.time_paths == [["a", "b"]]
     assert store.extraction.value_paths == [["c"]]
     assert store.extraction.factor == 1e3
-    assert store.retention == retention_of(settings) == (1_500_000, 7, 3_000_000, None)
+    assert store.retention == retention_of(settings, tmp_path) == (1_500_000, 7, 3_000_000, None)
     store.close()
+
+
+def test_messages_are_kept_for_a_week_and_on_half_of_the_disk(tmp_path: Path) -> None:
+    week = 7 * 86_400 * 1_000_000
+    assert retention_of(StoreSettings(), tmp_path) == (week, disk_size(tmp_path) // 2, None, None)
+    assert retention_of(StoreSettings(keep_for=0, keep_bytes=0), tmp_path) == (None, None, None, None)
+
+
+def test_how_long_messages_are_kept_is_said_at_the_start(tmp_path: Path) -> None:
+    from headwater.node.run import _kept_for
+
+    broker = Broker(config(tmp_path, store={"enabled": True, "keep_bytes": 5000}))
+    assert _kept_for(broker) == (
+        "messages are kept for 7 days (store.keep_for), and at most 5,000 bytes of them (store.keep_bytes); what a "
+        "named reader has not read, up to store.hard_keep_for and _bytes"
+    )
+    broker = Broker(config(tmp_path, store={"enabled": True, "keep_for": 0, "keep_bytes": 0}))
+    assert _kept_for(broker).startswith("messages are kept for ever; ")
 
 
 def test_without_a_store_nothing_of_it_is_there(tmp_path: Path) -> None:

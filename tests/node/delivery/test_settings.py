@@ -22,7 +22,7 @@ from headwater.node.config import Config, ConfigError, load_config
         ({"store.time_paths": ["a..b"]}, "no path"),
         ({"store.value_paths": [""]}, "no path"),
         ({"store.time_unit": "minutes"}, "time_unit"),
-        ({"store.keep_for": 0}, "keep_for"),
+        ({"store.keep_for": -1}, "keep_for"),
         ({"store.max_topics": 0}, "max_topics"),
         ({"store.enable": True}, "did you mean"),
     ],

@@ -80,3 +80,19 @@ def test_a_failure_is_logged_and_not_the_end(error: Exception, caplog: pytest.Lo
 
 def test_one_that_was_never_started_can_be_stopped() -> None:
     Trimming(WatchedStore(), lambda: None).stop()
+
+
+def test_with_too_little_room_it_is_done_at_once_and_given_back() -> None:
+    store = WatchedStore()
+    given_back = threading.Semaphore(0)
+    store.give_back = given_back.release  # type: ignore[method-assign]
+    low = False
+    trimming = Trimming(store, lambda: None, every=3600, is_low=lambda: low)
+    trimming.start()
+    assert store.calls.acquire(timeout=PATIENCE)
+    assert not given_back.acquire(blocking=False)
+    low = True
+    trimming.hurry()
+    assert store.calls.acquire(timeout=PATIENCE)
+    assert given_back.acquire(timeout=PATIENCE)
+    trimming.stop()

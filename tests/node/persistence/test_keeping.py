@@ -164,8 +164,8 @@ def test_a_folder_in_use_is_not_shared(tmp_path: Path) -> None:
         assert b"Traceback" not in said
 
 
-def test_a_full_disk_ends_the_process_with_advice_and_keeps_what_was_promised(tmp_path: Path) -> None:
-    """Files may not grow beyond a size, which looks the same to a program as a full disk."""
+def test_a_disk_that_refuses_ends_the_process_with_advice_and_keeps_what_was_promised(tmp_path: Path) -> None:
+    """Files may not grow beyond a size; no room would help. A full disk is waited for: test_full_disk.py."""
 
     async def fill(port: int) -> int:
         acknowledged = 0

@@ -271,6 +271,8 @@ class BrokerGate(Gate):
             raise Refused(403, "forbidden", "you may not publish to this topic")
         if caller.asks and not self.allows(caller.channel, topic, True):
             raise Refused(403, "forbidden", "you may not publish to this topic")
+        if server.hot.no_room:
+            raise Refused(503, "unavailable", "the disk has too little room; try again when there is more")
         if server.coordinator is not None and server.coordinator.too_much:
             raise Refused(503, "unavailable", "the disk does not keep up; try again")
 

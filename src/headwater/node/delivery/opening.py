@@ -4,12 +4,17 @@ a while."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
+from headwater.disk.room import disk_size
 from headwater.node.delivery.settings import StoreSettings
 from headwater.node.persistence.folder import MESSAGES
 from headwater.store.disk_store import DiskStore
 from headwater.store.extract import Extraction
 from headwater.store.retention import Retention
+
+DISK_SHARE: Final = 2
+"""Messages take up a half of the disk, unless the settings say otherwise."""
 
 
 def open_store(data: Path, settings: StoreSettings) -> DiskStore:
@@ -18,15 +23,17 @@ def open_store(data: Path, settings: StoreSettings) -> DiskStore:
         data / MESSAGES,
         id=settings.id or None,
         extraction=Extraction(settings.time_paths, settings.value_paths, settings.time_unit),
-        retention=retention_of(settings),
+        retention=retention_of(settings, data),
         cache=settings.cache_bytes,
     )
 
 
-def retention_of(settings: StoreSettings) -> Retention:
+def retention_of(settings: StoreSettings, data: Path) -> Retention:
+    """`data` is on the disk that messages take up."""
+    most = disk_size(data) // DISK_SHARE if settings.keep_bytes is None else settings.keep_bytes
     return Retention(
-        _microseconds(settings.keep_for),
-        settings.keep_bytes,
+        _microseconds(settings.keep_for or None),
+        most or None,
         _microseconds(settings.hard_keep_for),
         settings.hard_keep_bytes,
     )

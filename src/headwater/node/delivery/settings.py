@@ -41,13 +41,16 @@ class StoreSettings(Settings):
     time_unit: Literal["auto", "s", "ms", "us", "ns"] = Field(
         default="auto", description="Of times that are numbers, since 1970; `auto` guesses it from their size."
     )
-    keep_for: float | None = Field(
-        default=None,
-        gt=0,
-        description="Seconds since their arrival after which messages are removed; unset: they are not.",
+    keep_for: float = Field(
+        default=7 * 86_400.0,
+        ge=0,
+        description="Seconds since their arrival after which messages are removed; 0: they are not.",
     )
     keep_bytes: int | None = Field(
-        default=None, gt=0, description="Bytes on disk above which the oldest messages are removed; unset: no bound."
+        default=None,
+        ge=0,
+        description="Bytes on disk above which the oldest messages are removed; unset: half of the disk of `data_dir`; "
+        "0: no bound.",
     )
     hard_keep_for: float | None = Field(
         default=None,

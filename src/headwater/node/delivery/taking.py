@@ -13,6 +13,8 @@ class Taking(Collecting):
     def __init__(self, stats: Stats, budget: Budget) -> None:
         super().__init__(stats, budget)
         self.properties = KnownProperties()
+        self.no_room = False
+        """The disk has too little room: who publishes is not read from until it has."""
 
     def take0(
         self, channel: Channel, topic: bytes, data: bytes, pos: int, end: int, size: int, te: int, body: int

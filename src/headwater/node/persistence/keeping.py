@@ -6,8 +6,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import Final
 
 from headwater.disk.errors import StorageError
+from headwater.disk.room import Room
 from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.committing import ThreadCommitter
@@ -18,12 +20,15 @@ from headwater.store.store import Store
 
 log = logging.getLogger("headwater.persistence")
 
+LOOK_AGAIN: Final = 1.0
+"""Seconds between two looks for room; while publishers are paused nobody else looks."""
+
 
 class Keeping:
     """Keeps what has to outlive the process in `backend`, from now on; before, takes up what is there.
 
     StorageError: what is there cannot be used. `failed` is called if the disk fails later. With a `store`, messages go
-    there first; it is closed with the rest.
+    there first; it is closed with the rest. `room` is that of the disk; while it has too little, who publishes waits.
     """
 
     def __init__(
@@ -32,11 +37,16 @@ class Keeping:
         backend: Backend,
         failed: Callable[[StorageError], None],
         store: Store | None = None,
+        room: Room | None = None,
     ) -> None:
         config = server.config
         self.server = server
         self.backend = backend
-        self.committer = committer = ThreadCommitter(server, backend, failed, store)
+        self.room = server.room = room
+        self.on_low: Callable[[], None] | None = None
+        """Called when there is too little room: something may be able to make some."""
+        self.committer = committer = ThreadCommitter(server, backend, failed, store, room)
+        committer.room_changed = self._room_changed
         self.journal = committer.journal = Journal(server.hot, server.router.retained, server.budget, committer)
         self.journal.memory = config.queue_memory
         if config.durability == "async":
@@ -63,6 +73,33 @@ class Keeping:
                 config.max_retained_bytes,
             )
         server.plane.listen(committer.descriptor, committer.ready)
+        if room is not None:
+            self._look_again()
+
+    def _room_changed(self) -> None:
+        """Who publishes has to wait from now on, or not any more."""
+        hot, committer = self.server.hot, self.committer
+        hot.no_room = committer.is_paused
+        if not hot.no_room:
+            log.warning("there is room on the disk again: publishers are read from")
+            coordinator = self.server.coordinator
+            if coordinator is None or not coordinator.too_much:
+                self.server.store_keeps_up()
+            return
+        room = self.room
+        where = "" if room is None else f": {room.seen:,} bytes are free, disk_reserve is {room.reserve:,}"
+        why = "" if committer.full is None else f" ({committer.full})"
+        log.error(
+            "publishers are paused, as the disk has too little room%s%s; delete something, or have messages kept for "
+            "less long (store.keep_for, store.keep_bytes); then they go on by themselves",
+            *(where, why),
+        )
+        if self.on_low is not None:
+            self.on_low()
+
+    def _look_again(self) -> None:
+        self.committer.look()
+        self.server.timers.at(self.server.hot.now + LOOK_AGAIN, self._look_again)
 
     async def committed(self) -> None:
         """Return when all that has changed until now is on disk; with `async`, at once. StorageError: the disk has
