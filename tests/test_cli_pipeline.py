@@ -34,8 +34,10 @@ from headwater.pipeline.tables import BRONZE, GOLD, SILVER
 from headwater.store.reader import StoreReader
 from tests.java_processes import java_of
 from tests.pipeline.derive.rows import NOON, reading
+from tests.pipeline.source.some_stores import WatchedStore, fill
 from tests.pipeline.test_provisional import put
 from tests.spark_of_the_process import borrowed
+from tests.store.rest.served import EVERYTHING, serving
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 400.0
@@ -64,7 +66,7 @@ class World:
     def __init__(self, node: RunningNode, folder: Path) -> None:
         self.node = node
         self.store = StoreReader(node.url)
-        self.lake = folder / "lake"
+        self.lake = folder / "ein See, ü+v=1 [2]"  # names are names
         self.config = folder / "pipeline.toml"
         self.config.write_text(SETTINGS.format(url=node.url))
         self.options = ("--lake", self.lake, "--config", self.config)
@@ -233,6 +235,17 @@ def test_plots(world: World, tmp_path: Path) -> None:
     assert (status, "the answer has no column 'median'; it has window_end, mean, metric" in errors) == (1, True)
 
 
+def test_a_lake_that_begins_with_what_is_to_come_is_drained_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    with serving(WatchedStore("s1")) as served:
+        fill(served, 10)
+        for turn in range(2):
+            options = ("--lake", tmp_path / "lake", "--url", served.url, "--token", EVERYTHING, "--starting", "latest")
+            status, said, errors = invoke("run", "--once", *options)
+            assert (status, errors) == (0, "")
+            assert said.splitlines()[-1].startswith(f"{turn} messages in ")
+            fill(served, 1)
+
+
 # ---- going on ----------------------------------------------------------------------------------------------------
 
 
@@ -241,7 +254,8 @@ def test_a_run_that_is_told_to_stop(world: World) -> None:
     world.publish()
     words = [sys.executable, "-m", "headwater", "pipeline", "run", *map(str, world.options), "--master", "local[2]"]
     env = {**os.environ, "JDK_JAVA_OPTIONS": QUICK_JAVA}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    with subprocess.Popen(words, text=True, env=env, **pipes) as process:  # type: ignore[call-overload]
         guard = threading.Timer(PATIENCE, process.kill)
         guard.start()
         assert process.stdout is not None
@@ -256,7 +270,7 @@ def test_a_run_that_is_told_to_stop(world: World) -> None:
         assert f"process {process.pid} writes to it" in invoke("status", *world.options)[1]
         java = java_of(process.pid)
         assert java
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)  # Java gets it as well, as from a supervisor
         said, errors = process.communicate(timeout=PATIENCE)
         guard.cancel()
     assert process.returncode == 0
@@ -452,6 +466,14 @@ def test_the_first_signal_is_a_request_and_the_second_an_order(
         assert ended == ["java"]
     assert signal.getsignal(signal.SIGINT) is before
     assert capfd.readouterr().err == "stopping after this step; once more stops at once\n"
+
+
+def test_a_lake_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (["run"], ["status"], ["query", "select 1"], ["backfill"], ["compact"]):
+        status, _, errors = invoke(*command, "--lake", "s3://bucket/lake")
+        assert (status, "object storage is not supported" in errors) == (1, True), errors
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_that_is_to_be_drained_has_to_answer(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.pipeline.lake.log import Log
+from headwater.pipeline.source.progress import Behind, behind
 from headwater.store.query import Query
 from headwater.store.reader import StoreReader
 from tests.pipeline.lake.some_rows import contents
@@ -236,6 +237,7 @@ def test_a_query_that_is_stopped_goes_on_and_one_without_its_checkpoint_too(
     sizes = [progress["numInputRows"] for progress in query.recentProgress]
     assert max(sizes) <= 10 and sum(sizes) in (110 - landed, 110 - landed + 10)  # the last batch may be repeated
     assert one.store.reader("lake").position > 40
+    assert behind(query.lastProgress, given) == Behind({"s1": 0, "s2": 0}, 0.0)
 
     (tmp_path / "checkpoint").rename(tmp_path / "lost")
     fill(two, 15)

@@ -85,7 +85,8 @@ def open_lake(command: str, folder: Path) -> Lake:
     """One that is there. A mistake ends the command."""
     with needing_spark(command):
         from headwater.pipeline.lake.folder import Lake
-    lake = Lake(folder)
+    with failing(command):
+        lake = Lake(folder)
     if not lake.exists():
         fail(command, f"there is no lake in {folder}; `headwater pipeline run --lake {folder}` makes one.")
     return lake

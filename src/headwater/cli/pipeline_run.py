@@ -47,8 +47,8 @@ def run(
     settings = of.settings(command, **further)
     from headwater.pipeline.lake.folder import Lake
 
-    lake = Lake(of.lake)
     with failing(command):
+        lake = Lake(of.lake)
         _check_stores(command, settings, once)
     if lake.writer() is not None:  # before Java has started
         fail(command, f"process {lake.writer()} writes into {lake.folder} already; stop it, or choose another --lake.")

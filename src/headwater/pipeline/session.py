@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -78,7 +79,7 @@ def make_session(
         builder = builder.config(key, value)
     if master.startswith("local"):
         os.environ["PYTHONPATH"] = os.pathsep.join(_paths())  # before Java starts, whose workers inherit it
-    with contextlib.nullcontext() if log is None else _chatter_into(log):
+    with contextlib.nullcontext() if log is None else _chatter_into(log), _deaf_java():
         session = _started(builder)
     _expect_the_end()
     for key, value in SETTINGS.items():
@@ -86,6 +87,33 @@ def make_session(
     ship(session, master)
     register(session)
     return session
+
+
+@contextlib.contextmanager
+def _deaf_java() -> Iterator[None]:
+    """A Java that starts meanwhile ignores SIGTERM: who ends a service sends it to all its processes, and ours has to
+    finish its step before Java goes. It goes when we close its input, or are gone ourselves."""
+    from pyspark import java_gateway
+
+    launcher: Any = java_gateway
+    popen = launcher.Popen
+
+    def start(words: Any, **options: Any) -> subprocess.Popen[bytes]:
+        asked = options.pop("preexec_fn", None)
+
+        def begin() -> None:
+            if asked is not None:
+                asked()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        started: subprocess.Popen[bytes] = popen(words, preexec_fn=begin, **options)
+        return started
+
+    launcher.Popen = start
+    try:
+        yield
+    finally:
+        launcher.Popen = popen
 
 
 def _expect_the_end() -> None:
@@ -110,14 +138,17 @@ def end_session(session: SparkSession, patience: float = 20.0) -> None:
     """Stop it, and the Java that was started for it: it is gone when this returns."""
     from pyspark import SparkContext
 
-    session.stop()
+    with contextlib.suppress(Exception):  # Java may have gone before us
+        session.stop()
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     if gateway is None:  # Spark Connect has none
         return
-    gateway.shutdown()
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
     java: subprocess.Popen[bytes] = gateway.proc  # which ends when nobody speaks to it
     if java.stdin is not None:
-        java.stdin.close()
+        with contextlib.suppress(OSError):
+            java.stdin.close()
     try:
         java.wait(patience)
     except subprocess.TimeoutExpired:

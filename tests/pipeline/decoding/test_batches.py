@@ -44,6 +44,20 @@ def test_a_reading_has_what_its_message_had() -> None:
     }
 
 
+@pytest.mark.parametrize("decoder", ["auto", "json"])
+def test_a_document_that_was_too_long_for_the_store_is_looked_into(decoder: str) -> None:
+    """Stores look into a mebibyte of payload: beyond, they say the arrival and no value."""
+    rest = b'"rest": "' + b"x" * (1 << 20) + b'"}'
+    bodies = [b'{"ts": "2026-09-10T00:26:40Z", "value": 7, ' + rest, b'{"date": 1789000001, "value": "n/a", ' + rest]
+    found = rows(decode(bronze([*bodies, b"1", b'{"ts": 0, ' + rest]), rules_of(decoder=decoder)).readings)
+    assert [(row["time"], row["value"]) for row in found] == [
+        (NOON, 7.0),
+        (NOON + SECOND, None),
+        (NOON, 1.0),
+        (0, None),
+    ]
+
+
 def test_a_message_in_quarantine_is_as_it_came() -> None:
     batch = bronze([b"1", b"\xff"], times=NOON - 1)
     [found] = rows(decode(batch, rules_of(decoder="text")).quarantined)

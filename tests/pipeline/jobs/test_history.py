@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.pipeline.decoding import Rules
-from headwater.pipeline.jobs import remaking, silver
+from headwater.pipeline.jobs import inference, remaking, silver
 from headwater.pipeline.jobs.pipeline import PipelineError
 from headwater.pipeline.jobs.remaking import can_be_cancelled, forget_plan, make_plan, stored_plan
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.tables import COMPLETENESS, GOLD, LATE, LATEST, QUARANTINE, SILVER, TRAFFIC
+from headwater.pipeline.tables import COMPLETENESS, GOLD, INFERRED, LATE, LATEST, QUARANTINE, SILVER, TRAFFIC
 from tests.pipeline.jobs.a_lake import (
     DERIVING,
     NOON,
@@ -81,6 +81,11 @@ def test_silver_is_the_same_after_a_remake_whatever_the_steps_were(spark: SparkS
         bring_up_to_date(pipeline(spark, lake, given))
     before = {table.name: contents(lake, table) for table in DERIVED}
     assert [row["x"] for row in before["silver"]] == [1.0, 2.0, None, 4.0]
+    facts = contents(lake, INFERRED)
+    assert [(row["column"], row["type"]) for row in facts] == [("late", "boolean"), ("x", "double")]
+    shutil.rmtree(lake.path(INFERRED))  # as in a lake from before they were noted
+    inference.adopt(lake, given.rules())
+    assert [(row["column"], row["type"]) for row in contents(lake, INFERRED)] == [("late", "boolean"), ("x", "double")]
     bring_up_to_date(pipeline(spark, lake, given, remake=make_plan(["silver"])))
     assert {table.name: contents(lake, table) for table in DERIVED} == before
     shutil.rmtree(lake.path(SILVER))  # thrown away by hand, with what was made of it

@@ -31,6 +31,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from headwater.pipeline.options import OptionError
 from headwater.pipeline.source import HeadwaterSource
 from headwater.pipeline.source.datasource import PushingReader, Reader
+from headwater.pipeline.source.settings import WAIT_FOR_BATCH, WAIT_FOR_STORE
 from headwater.pipeline.source.stores import DataLoss
 from headwater.store.reader import Refused, Unreachable
 from tests.pipeline.source.some_stores import EXPIRED, WatchedStore, batch, fill, names, rows, span
@@ -100,6 +101,23 @@ def test_every_store_has_to_answer(one: Served, mortal: Served) -> None:
     mortal.stop()
     with pytest.raises(Unreachable, match=url):
         reader.partitions()
+
+
+def test_offsets_of_a_store_that_is_nowhere_are_an_error(one: Served) -> None:
+    fill(one, 5)
+    with pytest.raises(OptionError, match=r"startingOffsets names the store s9, .* there are s1"):
+        read(one, startingOffsets='{"s9": 5}')
+    with pytest.raises(OptionError, match=r"endingOffsets names the store s9"):
+        read(one, endingOffsets='{"s9": 5}')
+
+
+def test_batch_reads_wait_for_a_store_for_a_short_while_only() -> None:
+    reader = HeadwaterSource({"url": "http://127.0.0.1:9"}).reader(StructType([]))
+    assert reader.settings.patience == WAIT_FOR_BATCH < WAIT_FOR_STORE
+    stream = HeadwaterSource({"url": "http://127.0.0.1:9"}).streamReader(StructType([]))
+    assert stream.settings.patience == WAIT_FOR_STORE
+    chosen = HeadwaterSource({"url": "http://127.0.0.1:9", "waitForStore": "3"}).reader(StructType([]))
+    assert chosen.settings.patience == 3.0
 
 
 def test_where_nothing_is_to_be_read_spark_makes_a_partition_of_its_own(one: Served) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from headwater.pipeline.options import OptionError
 from headwater.pipeline.source.datasource import StreamReader
 from headwater.pipeline.source.reading import SCHEMA
 from headwater.pipeline.source.stores import DataLoss
@@ -63,7 +64,7 @@ def test_where_it_begins(one: Served, two: Served, said: str | None, begin: dict
 
 
 def test_a_store_that_is_named_and_away_keeps_its_beginning(one: Served, caplog: pytest.LogCaptureFixture) -> None:
-    reader = stream(one, startingOffsets='{"s9": 7, "s1": 0}')
+    reader = stream(one, startingOffsets='{"s9": 7, "s1": 0}', unknownStores="keep")
     assert reader.initialOffset() == {"s1": 0, "s9": 7}
     assert "s9" in caplog.text and "none of the addresses" in caplog.text
     fill(one, 2)
@@ -75,11 +76,27 @@ def test_stores_that_are_not_meant_have_no_beginning(one: Served, two: Served) -
     assert stream(one, two, store="s2", startingOffsets='{"s1": 0, "s2": 0}').initialOffset() == {"s2": 0}
 
 
-def test_every_store_has_to_answer_at_first(one: Served, mortal: Served) -> None:
-    reader, url = stream(one, mortal), mortal.url
+def test_a_store_that_is_named_and_nowhere_is_an_error(one: Served, mortal: Served) -> None:
+    """What its name was to leave out would be read."""
+    fill(one, 5)
+    with pytest.raises(OptionError, match=r"startingOffsets names the store s9, .* there are s1, s3"):
+        stream(one, mortal, startingOffsets='{"s9": 5}').initialOffset()
+    reader = stream(one, mortal, startingOffsets='{"s9": 5}')
+    mortal.stop()  # it may be that one
+    assert reader.initialOffset() == {"s1": 0, "s9": 5}
+
+
+def test_one_store_has_to_answer_at_first_and_the_others_come_later(
+    one: Served, mortal: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, alone, url = stream(one, mortal), stream(mortal), mortal.url
+    fill(one, 5)
     mortal.stop()
+    assert reader.initialOffset() == {"s1": 0}
+    assert url in caplog.text
+    assert reader.latestOffset({"s1": 0}, ALL) == {"s1": 5}
     with pytest.raises(Unreachable, match=url):
-        reader.initialOffset()
+        alone.initialOffset()
 
 
 # ---- batches -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.pipeline.decoding import paths
 from headwater.pipeline.decoding.fields import established, fit
+from headwater.pipeline.decoding.json_text import NotJson, parse
 from headwater.pipeline.decoding.naming import Naming, last_level
 from headwater.pipeline.decoding.outcome import OWN, Messages, Outcome
 from headwater.pipeline.decoding.reading import sentence
@@ -24,6 +26,11 @@ from headwater.pipeline.tables import BRONZE, SILVER
 
 NEEDED: Final = tuple(each for each in BRONZE.columns if each.name not in ("qos", "retain", "properties"))
 MICROSECONDS: Final = 1_000_000
+SEEN_BY_STORES: Final = 1 << 20
+"""Bytes of a payload up to which a store looks for time and value (`store.extract`)."""
+TIMES: Final = (("ts",), ("date",))
+VALUE: Final = ("value",)
+"""Where it looks, unless its node was told otherwise; then a rule's `time` and `value` say it here, too."""
 
 
 class Decoded(NamedTuple):
@@ -37,7 +44,7 @@ class Decoded(NamedTuple):
 def decode(batch: pa.RecordBatch, rules: Rules) -> Decoded:
     """The batch has the columns of bronze; `qos`, `retain` and `properties` may be left out. No payload makes it
     raise."""
-    columns, topics = _columns(batch)
+    columns, topics = _columns(batch, rules.limits.longest)
     names = _Names(columns, topics, rules)
     groups = [_Group(columns, names, *each, rules) for each in _grouped(topics, names.numbers, batch.num_rows)]
     further = _further(groups, rules)
@@ -47,7 +54,7 @@ def decode(batch: pa.RecordBatch, rules: Rules) -> Decoded:
     return Decoded(readings, _in_order_of(quarantined, QUARANTINED))
 
 
-def _columns(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.DictionaryArray]:
+def _columns(batch: pa.RecordBatch, longest: int) -> tuple[dict[str, pa.Array], pa.DictionaryArray]:
     """As they are needed, without dictionaries, and the topics with one."""
     columns = {}
     for each in NEEDED:
@@ -59,9 +66,33 @@ def _columns(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.DictionaryA
         topics = topics.cast(pa.string()).dictionary_encode()
     for each in NEEDED:
         columns[each.name] = columns[each.name].cast(ARROW[each.type])
+    _look_into_long_ones(columns, longest)
     value = columns["value"]
     columns["value"] = pc.if_else(pc.is_finite(value), value, pa.scalar(None, pa.float64()))
     return columns, topics
+
+
+def _look_into_long_ones(columns: dict[str, pa.Array], longest: int) -> None:
+    """Time and value of documents that were too long for the store to look into, as it finds them in others."""
+    payloads = columns["payload"]
+    length = pc.binary_length(payloads)
+    is_long = pc.and_(pc.greater(length, SEEN_BY_STORES), pc.less_equal(length, longest))
+    long = pc.indices_nonzero(is_long).to_pylist()
+    if not long:
+        return
+    times, values = columns["time"].cast(pa.int64()).to_pylist(), columns["value"].to_pylist()
+    for row in long:
+        try:
+            document = parse(payloads[row].as_py())
+        except NotJson:
+            continue
+        said = [each for each in (paths.at(document, path) for path in TIMES) if each is not None]
+        time = paths.moment(said[0]) if said else None
+        times[row] = times[row] if time is None else time
+        value = paths.number(paths.at(document, VALUE) if isinstance(document, dict) else document)
+        values[row] = values[row] if value is None else value
+    columns["time"] = pa.array(times, pa.int64()).cast(ARROW["timestamp"])
+    columns["value"] = pa.array(values, pa.float64())
 
 
 class _Names:

@@ -111,6 +111,8 @@ def _erased_by(
     left = [(store, max(first, stores[store] + 1), last) for store, first, last in erased if store in stores]
     rows = [each for each in left if each[1] <= each[2]]
     ranges = minutes.select("store", "begin", "low", "high")
+    if not rows:  # nearly always
+        return ranges.select("store", "begin", F.lit(0).cast("bigint").alias("forgotten"))
     gone = minutes.sparkSession.createDataFrame(rows, "store string, first bigint, last bigint")
     first = F.greatest("first", F.col("low") + 1)
     last = F.least("last", "high")

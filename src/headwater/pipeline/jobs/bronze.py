@@ -48,6 +48,6 @@ def _messages(spark: SparkSession, lake: Lake, settings: Settings) -> DataFrame:
     for name, value in settings.source_options().items():
         reading = reading.option(name, value)
     known = lake.log(BRONZE).positions(APP)
-    if known and not lake.checkpoint("bronze").exists():  # somebody has removed it: the table knows where it goes on
-        reading = reading.option("startingOffsets", json.dumps(known))
+    if known:  # the table knows where it goes on, also if the checkpoint is gone, or was made and nothing was read
+        reading = reading.option("startingOffsets", json.dumps(known)).option("unknownStores", "keep")
     return reading.load()

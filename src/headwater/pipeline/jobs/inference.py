@@ -25,14 +25,17 @@ from headwater.pipeline.tables import INFERRED, SILVER
 
 
 def known_columns(lake: Lake, rules: Rules) -> dict[str, str]:
-    """Further columns of silver and their types, as far as they are decided. Where nothing is noted, silver is new,
-    or from before decisions were noted: what it has counts then."""
-    schema: pa.Schema = pa.schema(lake.log(SILVER).open().schema().to_arrow())
-    there = {each.name: SPARK[each.type] for each in schema if each.name not in SILVER.names}
+    """Further columns of silver and their types, as far as they are decided."""
     if not rules.infers:
-        return there
+        return _columns(lake)
     decided = {row["column"]: row["type"] for row in _rows(lake) if row["rules"] == _number(rules)}
-    return {**there, **decided}
+    return {**_columns(lake), **decided}
+
+
+def adopt(lake: Lake, rules: Rules) -> None:
+    """What silver has was decided before decisions were noted: they are noted now."""
+    if rules.infers and (there := _columns(lake)):
+        decide(lake, rules, there, {})
 
 
 def decide(lake: Lake, rules: Rules, types: Mapping[str, str], behind: Positions) -> None:
@@ -49,6 +52,11 @@ def decide(lake: Lake, rules: Rules, types: Mapping[str, str], behind: Positions
         log = lake.log(INFERRED)
         batch = pa.RecordBatch.from_pylist(rows, arrow_schema(INFERRED))
         log.commit(write_files([batch], str(log.folder), log.partition), {})
+
+
+def _columns(lake: Lake) -> dict[str, str]:
+    schema: pa.Schema = pa.schema(lake.log(SILVER).open().schema().to_arrow())
+    return {each.name: SPARK[each.type] for each in schema if each.name not in SILVER.names}
 
 
 def _number(rules: Rules) -> int:

@@ -35,7 +35,9 @@ from headwater.pipeline.lake.log import LakeError
 from headwater.pipeline.lake.upkeep import tidy
 from headwater.pipeline.mqtt.keeper import send_away
 from headwater.pipeline.source.addresses import Addresses
+from headwater.pipeline.source.progress import offsets
 from headwater.pipeline.tables import BRONZE, SILVER
+from headwater.store.reader import StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +103,8 @@ class Pipeline:
         self.queries: list[StreamingQuery] = []
         self._silent: dict[str, str] = {}
         """Addresses at which no store has answered when they were asked last, and why."""
+        self._passed: dict[str, int] = {}
+        """Positions up to which the query has read each store, whether or not there was anything."""
         self._failures: dict[str, int] = {}
         self._tidied = time.monotonic()
         self._last = (0, time.monotonic())
@@ -139,8 +143,11 @@ class Pipeline:
         """To the stores, under the lake's own name, and where it begins."""
         bare = self.settings.reader
         self.settings = landing.named(self.lake, self.settings)
-        landing.take_over(self.lake, bare, self.settings)
-        landing.begin(self.lake, self.settings)
+        try:
+            landing.take_over(self.lake, bare, self.settings)
+            landing.begin(self.lake, self.settings)
+        except StoreError as error:
+            raise PipelineError(str(error)) from error
 
     @property
     def target(self) -> Lake:
@@ -149,8 +156,13 @@ class Pipeline:
 
     def stop_landing(self) -> None:
         """A batch that is under way is finished by the next run."""
-        for query in self.queries:
-            query.stop()
+        try:
+            self._pass()
+            for query in self.queries:
+                query.stop()
+        except Exception:
+            if not self.stopped.is_set():  # else Java has gone before us, and the queries with it
+                raise
         if self.queries and self.settings.live_broker:
             send_away(live.spool(self.lake))
         self.queries.clear()
@@ -168,9 +180,20 @@ class Pipeline:
 
     def round(self, asked: Answers | None = None) -> Round:
         """Everything that is to be done now, once; or was, when the stores gave these answers. Raises PipelineError."""
+        try:
+            return self._round(asked)
+        except Exception as error:
+            if not self.stopped.is_set():
+                raise
+            # Who ends a service sends a signal to all its processes: workers of Spark may go before we have ended.
+            log.info("stopped in the middle of a step, which the next run does: %s", first_words(str(error)))
+            return Round()
+
+    def _round(self, asked: Answers | None) -> Round:
         self._check_queries()
         found = Round()
         asked = self.ask() if asked is None else asked
+        self._pass()  # before the tables are looked at: they have at least so much
         most = self.settings.most_rows
         for name, step in self._steps(asked, found):
             if self.stopped.is_set():
@@ -235,7 +258,22 @@ class Pipeline:
         return None
 
     def _clocks(self, asked: Answers, there: dict[str, int]) -> list[Clock]:
-        return clocks(self.lake.snapshot(BRONZE), there, asked, self.settings.without, self._silent)
+        """`there` is what a table has of each store. If it has all that bronze has, it has all that was read."""
+        table = self.lake.snapshot(BRONZE)
+        landed = table.positions(bronze.APP)
+        passed = {id: last for id, last in self._passed.items() if there.get(id, 0) >= landed.get(id, 0)}
+        has = {id: max(there.get(id, 0), passed.get(id, 0)) for id in {*there, *passed}}
+        return clocks(table, has, asked, self.settings.without, self._silent)
+
+    def _pass(self) -> None:
+        for query in self.queries:
+            if query.name == bronze.APP:
+                self._passed |= offsets(query.lastProgress)
+
+    def has_read(self, store: str, position: int) -> bool:
+        """Whether nothing up to this position is left to land."""
+        landed = self.lake.log(BRONZE).positions(bronze.APP)
+        return max(landed.get(store, 0), self._passed.get(store, 0)) >= position
 
     def _do(self, name: str, step: Callable[[], Any], found: Round) -> None:
         try:
@@ -274,7 +312,7 @@ class Pipeline:
         table = self.lake.snapshot(BRONZE)
         found.rows = table.rows
         landed = table.positions(bronze.APP)
-        states = clocks(table, landed, asked, self.settings.without, self._silent)
+        states = self._clocks(asked, landed)
         found.lag = {each.store: each.lag for each in states}
         decoded = self.target.snapshot(SILVER).positions(silver.JOB)
         found.behind = sum(max(0, last - decoded.get(store, 0)) for store, last in landed.items())
@@ -303,8 +341,7 @@ def drain(pipeline: Pipeline) -> Round:
     answers = pipeline.ask()
     while pipeline.queries and not pipeline.stopped.is_set():
         pipeline.round()
-        landed = pipeline.lake.snapshot(BRONZE).positions(bronze.APP)
-        if all(landed.get(store, 0) >= next - 1 for store, (_, next) in answers.items()):
+        if all(pipeline.has_read(store, next - 1) for store, (_, next) in answers.items()):
             pipeline.stop_landing()
             answers = pipeline.ask()
         else:

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from headwater.pipeline.derive.moments import exact, final_until, moment
 from headwater.pipeline.jobs import latest, silver
+from headwater.pipeline.jobs.inference import adopt
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.jobs.windows import MINUTE, UNTIL, Spans, first_arrival, gold_span
 from headwater.pipeline.lake.folder import Lake
@@ -123,6 +124,8 @@ def note_settings(lake: Lake, settings: Settings) -> None:
     for name, made in deciding(settings).items():
         log = lake.log(BY_NAME[name])
         if log.open().transaction_version(SETTINGS) is None:
+            if name == SILVER.name:
+                adopt(lake, settings.rules())
             log.commit([], {SETTINGS: remember(log, made)})
 
 

@@ -10,18 +10,28 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from headwater.pipeline.lake.log import LakeError, Log
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.tables import TABLES, Table
 
+OTHER: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""An address, such as s3://bucket/lake, of which pathlib leaves one slash."""
+
 
 class Lake:
     def __init__(self, folder: str | Path) -> None:
+        if OTHER.match(str(folder)):
+            raise LakeError(
+                f"{folder} is no folder: a lake is a folder that driver and executors share, such as /data/lake; "
+                "object storage is not supported"
+            )
         self.folder = Path(folder).absolute()
 
     def path(self, table: Table) -> Path:

@@ -5,6 +5,7 @@ Which files are read is decided by the bounds in the log: what cannot hold a row
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -21,6 +22,8 @@ from headwater.pipeline.lake.types import ddl_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+WILD: Final = re.compile(r"[\[\]{}*?\\]")
+"""What Spark takes for wildcards in a path."""
 Ranges = Mapping[str, tuple[int, int]]
 """Of each store: after < position ≤ last."""
 ROUNDED: Final = timedelta(milliseconds=1)
@@ -120,8 +123,9 @@ class Snapshot:
         ddl = ddl_of(self.schema)
         if not names:
             return spark.createDataFrame([], ddl)
-        root = self.log.folder.as_uri()
-        return spark.read.schema(ddl).option("basePath", root).parquet(*(f"{root}/{name}" for name in names))
+        root = f"file://{self.log.folder}"  # as it is: Spark takes nothing for an escape but that of wildcards
+        paths = (WILD.sub(r"\\\g<0>", f"{root}/{name}") for name in names)
+        return spark.read.schema(ddl).option("basePath", root).parquet(*paths)
 
     def read_positions(self, spark: SparkSession, ranges: Ranges) -> DataFrame:
         """The rows of these positions, no others."""

@@ -40,8 +40,8 @@ from headwater.pipeline.portable import Portable
 from headwater.pipeline.source.admission import admit, rows_for_bytes
 from headwater.pipeline.source.pushdown import Pushed
 from headwater.pipeline.source.reading import COLUMNS, SCHEMA, Range, read
-from headwater.pipeline.source.settings import FORMAT, Settings, read_settings
-from headwater.pipeline.source.stores import DataLoss, Offsets, StoreNow, Stores, beginnings, ends
+from headwater.pipeline.source.settings import FORMAT, WAIT_FOR_BATCH, Settings, read_settings
+from headwater.pipeline.source.stores import DataLoss, Offsets, StoreNow, Stores, beginnings, check_named, ends
 from headwater.store.reader import StoreError
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class HeadwaterSource(Portable, DataSource):
         return COLUMNS
 
     def reader(self, schema: StructType) -> Reader:
-        settings = read_settings(self.options)
+        settings = read_settings(self.options, wait=WAIT_FOR_BATCH)
         return (PushingReader if settings.pushdown else Reader)(settings, _shape(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -119,6 +119,7 @@ class Reader(_Ranges, DataSourceReader):
             return []
         settings = replace(self.settings, store=self.pushed.store)
         found = Stores(settings).look_until_all_answer()
+        check_named(found, self.settings)
         begin, end = beginnings(found, settings.start, settings), ends(found, settings.end, settings)
         ranges: list[Range] = []
         for id, now in found.items():
@@ -166,7 +167,8 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
     # ---- offsets -----------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        found = self.stores.look_until_all_answer()
+        found = self.stores.look_until_any_answers()
+        check_named(found, self.settings, self.stores.silent)
         begin = beginnings(found, self.settings.start, self.settings)
         self._hold(found, begin)
         return begin

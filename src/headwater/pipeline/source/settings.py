@@ -34,10 +34,14 @@ OPTIONS: Final = {
     "to": "time of measurement before which (ISO 8601)",
     "store": "only the store of this id",
     "pushdown": "true: stores answer conditions of `where`; for DataFrames with one query, as Spark mixes them up",
-    "waitForStore": "seconds for which a store that does not answer is waited for",
+    "waitForStore": "seconds for which a store that does not answer is waited for: 600 for streams, 15 for batch reads",
+    "unknownStores": "fail: offsets that name a store which is at none of the addresses are an error; keep: for later",
 }
 ROWS_PER_PARTITION: Final = 250_000
 WAIT_FOR_STORE: Final = 600.0
+WAIT_FOR_BATCH: Final = 15.0
+"""Seconds: somebody waits for the answer of a batch read."""
+UNKNOWN_STORES: Final = ("fail", "keep")
 MOST_LEVELS: Final = 1000
 """Of a topic, as REST has it."""
 Start = Literal["earliest", "latest"] | datetime | dict[str, int]
@@ -66,6 +70,7 @@ class Settings:
     store: str | None
     pushdown: bool
     patience: float
+    unknown_stores: str = "fail"
 
     def addresses(self) -> list[str]:
         """As they are now. OSError: the file cannot be read."""
@@ -87,8 +92,8 @@ class Settings:
         )
 
 
-def read_settings(given: Mapping[str, str]) -> Settings:
-    """Raises OptionError."""
+def read_settings(given: Mapping[str, str], *, wait: float = WAIT_FOR_STORE) -> Settings:
+    """`wait` is `waitForStore` unless that is given. Raises OptionError."""
     options = Options(FORMAT, given, OPTIONS)
     urls = tuple(each.strip() for each in (options.text("url") or "").split(",") if each.strip())
     urls_file = options.text("urlsFile")
@@ -114,8 +119,11 @@ def read_settings(given: Mapping[str, str]) -> Settings:
         measured_to=_time(options, "to"),
         store=options.text("store"),
         pushdown=options.flag("pushdown", False),
-        patience=options.seconds("waitForStore", WAIT_FOR_STORE),
+        patience=options.seconds("waitForStore", wait),
+        unknown_stores=options.text("unknownStores", "fail") or "fail",
     )
+    if settings.unknown_stores not in UNKNOWN_STORES:
+        raise options.wrong("unknownStores", f"is one of {', '.join(UNKNOWN_STORES)}, not {settings.unknown_stores!r}")
     if settings.measured_from and settings.measured_to and settings.measured_from >= settings.measured_to:
         raise options.wrong("from", "is not before `to`: nothing could be read")
     for url in urls or ("http://localhost:8080",):  # those of a file are looked at when it is read

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from headwater.pipeline.options import OptionError
 from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.settings import Settings, Start
 from headwater.store.reader import Refused, StoreReader, Unreachable
@@ -80,6 +81,13 @@ class Stores:
             log.warning("the store %s is at none of the addresses; it is the only one to be read", self.settings.store)
         return found
 
+    def look_until_any_answers(self) -> dict[str, StoreNow]:
+        """Those that answer, when one does: waits as long as the settings say. Raises Unreachable."""
+        found = self._look_until(lambda found: bool(found) or not self._silent)
+        for url, why in self._silent.items():
+            log.warning("going on without the store at %s, which begins with its first message (%s)", url, why)
+        return found
+
     def look_for(self, ids: Collection[str]) -> dict[str, StoreNow]:
         """Those that answer, when these do: waits as long as the settings say. Raises Unreachable; DataLoss: every
         address answers, and one of the stores is at none."""
@@ -99,7 +107,9 @@ class Stores:
             if is_enough(found):
                 return found
             if time.monotonic() - began >= self.settings.patience:
-                raise Unreachable("; ".join(self._silent.values()))
+                raise Unreachable(
+                    f"no answer for {self.settings.patience:g} s (waitForStore): {'; '.join(self._silent.values())}"
+                )
             self._sleep(BETWEEN_LOOKS)
 
     def url_of(self, id: str) -> str | None:
@@ -134,6 +144,21 @@ class Stores:
         return now
 
 
+def check_named(found: Mapping[str, StoreNow], settings: Settings, silent: Collection[str] = ()) -> None:
+    """Raises OptionError if offsets name a store that is at none of the addresses, unless one of those does not answer:
+    what a wrong name was to leave out would be read."""
+    if silent or settings.unknown_stores == "keep":
+        return
+    for option, said in (("startingOffsets", settings.start), ("endingOffsets", settings.end)):
+        named = said if isinstance(said, dict) else {}
+        unknown = sorted(id for id in named if id not in found and settings.store in (None, id))
+        if unknown:
+            raise OptionError(
+                f"{option} names the store {', '.join(unknown)}, which is at none of the addresses; there are "
+                f"{', '.join(sorted(found)) or 'none'}"
+            )
+
+
 def beginnings(found: Mapping[str, StoreNow], start: Start, settings: Settings) -> Offsets:
     """Where reading begins in each store, by what `startingOffsets` says. Stores that it names and that are not here
     keep what it says, for when they come."""
@@ -160,4 +185,4 @@ def _boundary(now: StoreNow, said: Start, client: StoreReader, otherwise: int) -
     return now.last if said == "latest" else now.first - 1
 
 
-__all__ = ["DataLoss", "Offsets", "Refused", "StoreNow", "Stores", "beginnings", "ends"]
+__all__ = ["DataLoss", "Offsets", "Refused", "StoreNow", "Stores", "beginnings", "check_named", "ends"]
