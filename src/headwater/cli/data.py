@@ -57,7 +57,7 @@ def restore(
     folder: Folder,
     force: Annotated[bool, typer.Option("--force", help="Put aside what is in DIR; it is not deleted.")] = False,
 ) -> None:
-    """Make a backup the content of a data folder that no broker uses. Every byte is checked before."""
+    """Restore a backup into an unused folder. Every byte is checked before."""
     with _failing("restore"):
         from headwater.node.persistence.backup import restore
         from headwater.node.persistence.folder import MESSAGES

@@ -46,10 +46,8 @@ class StoresOptions:
     urls_file: Annotated[
         Path | None, typer.Option("--urls-file", help="A file of such addresses, one a line; it is read again.")
     ] = None
-    token: Annotated[
-        str | None, typer.Option("--token", envvar="HEADWATER_REST__TOKEN", help="Who asks, for REST.")
-    ] = None
-    user: Annotated[str | None, typer.Option("-u", "--username", help="Who asks, with -P.")] = None
+    token: Annotated[str | None, typer.Option("--token", envvar="HEADWATER_REST__TOKEN", help="REST token.")] = None
+    user: Annotated[str | None, typer.Option("-u", "--username", help="User name, with -P.")] = None
     password: Annotated[str | None, typer.Option("-P", "--pw", help="Password.")] = None
     cafile: Annotated[str | None, typer.Option("--cafile", help="Trust the certificates in this file (https).")] = None
 

@@ -48,10 +48,8 @@ class StoreOptions:
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", help="Instead, the folder of a node that does not run.")
     ] = None
-    token: Annotated[
-        str | None, typer.Option("--token", envvar="HEADWATER_REST__TOKEN", help="Who asks, for REST.")
-    ] = None
-    user: Annotated[str | None, typer.Option("-u", "--username", help="Who asks, with -P.")] = None
+    token: Annotated[str | None, typer.Option("--token", envvar="HEADWATER_REST__TOKEN", help="REST token.")] = None
+    user: Annotated[str | None, typer.Option("-u", "--username", help="User name, with -P.")] = None
     password: Annotated[str | None, typer.Option("-P", "--pw", help="Password.")] = None
     cafile: Annotated[str | None, typer.Option("--cafile", help="Trust the certificates in this file (https).")] = None
 

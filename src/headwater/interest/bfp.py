@@ -106,5 +106,5 @@ class Bfp(Method):
             rest = data.number() - 1
             plus = tuple(data.number() for _ in range(data.number()))
             if list(plus) != sorted(set(plus)) or (rest != NONE and plus and plus[-1] >= rest):
-                raise Incompatible("a pattern of wildcards is not what it should be")
+                raise Incompatible("malformed pattern of wildcards")
             self._count((plus, rest), 1)

@@ -67,7 +67,7 @@ def read_bloom(data: Reading) -> Bloom:
     bits, positions, seed = data.number(), data.number(), data.number()
     content = data.block()
     if not bits or not positions or len(content) != (bits + 7) // 8:
-        raise Incompatible("a Bloom filter is not what it should be")
+        raise Incompatible("malformed Bloom filter")
     made = Bloom(bits, positions, seed)
     made.ones = content
     return made

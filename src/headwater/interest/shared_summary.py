@@ -161,7 +161,7 @@ def read_summary(data: Reading) -> SharedSummary:
     content = data.block()
     data.end()
     if not kinds or not lines or len(content) != lines * LINE_BYTES or not 0 < inner <= MOST >= terminal > 0:
-        raise Incompatible("a summary is not what it should be")
+        raise Incompatible("malformed summary")
     made = SharedSummary(seed, Geometry(lines, inner, terminal), kinds)
     made.lines.read(content)
     return made

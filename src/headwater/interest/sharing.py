@@ -3,7 +3,7 @@
 Theory. An `Announcer` numbers the states of its summary that others can have: epochs. A delta is the set of bits that
 have flipped between two epochs; a listener applies it only to the epoch that it was made for, so that what it has is at
 every moment exactly a state that the announcer has had. A lost, repeated or overtaken delta is seen by its numbers, and
-a state that is not what it should be by its digest; the listener then says what it has, and gets what is missing of the
+a state whose digest does not match; the listener then says what it has, and gets what is missing of the
 last deltas, or everything. When the announcer starts anew or its summary is resized, the next state is sent whole.
 
 No false negatives: bits that a removal clears are needed by no filter that is there (`ledger`), and deltas are applied
@@ -211,7 +211,7 @@ class Listener:
             return False
         kinds = data.runs(MOST_LEVELS)
         if not kinds:
-            raise Incompatible("a change of a summary is not what it should be")
+            raise Incompatible("malformed change of a summary")
         self._flip(data)
         data.end()
         self._summary.kinds = kinds

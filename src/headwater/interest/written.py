@@ -97,7 +97,7 @@ class Reading:
             each, count = self.number(), self.number()
             total += count
             if each > 0xFF or total > most:
-                raise Incompatible("an interest filter is not what it should be")
+                raise Incompatible("malformed interest filter")
             parts.append(bytes((each,)) * count)
         return b"".join(parts)
 

@@ -54,7 +54,7 @@ class Chores:
                     waiting.append(chore)
             except Exception:  # one client's work must never be the broker's end
                 self.failures += 1
-                log.exception("work in pieces failed")
+                log.exception("background task %r failed", chore)
                 chore.failed()
             if time.monotonic() >= until:
                 break

@@ -65,7 +65,7 @@ class Flow(Slow):
             self.pause(channel, STORING)
 
     def store_keeps_up(self) -> None:
-        """Little enough is not on disk: those who waited for that are read from again, if the disk has room."""
+        """The backlog is below `max_pending`: resume paused publishers, if the disk has room."""
         if self.outrunners and not self.hot.no_room:
             channels = self.outrunners
             self.outrunners = []

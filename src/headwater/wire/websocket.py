@@ -1,8 +1,8 @@
 """WebSocket frames (RFC 6455, section 5) as MQTT uses them: a stream of bytes in binary frames.
 
-Theory. MQTT packets and frames have nothing to do with each other [MQTT-6.0.0-2]: a frame may hold several packets, a
-packet may lie across frames. So the payload of data frames is handed on as it arrives, and nothing but a frame's header
-or a control frame (at most 139 bytes) is ever kept. Frames of any length, and fragments of any number, cost no memory.
+Theory. A packet may span frames, and a frame may hold several packets [MQTT-6.0.0-2]. So the payload of data frames is
+handed on as it arrives, and nothing but a frame's header or a control frame (at most 139 bytes) is ever kept. Frames of
+any length, and fragments of any number, cost no memory.
 
 The mask of a client's frames is taken off a piece at a time by one exclusive or of two long numbers.
 """

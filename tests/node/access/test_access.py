@@ -57,7 +57,7 @@ from tests.node.memory import Client, MemoryBroker
 
 USERS = [("a", b"1"), ("b", b"2"), ("c", b"3")]
 ANY = {"allow_anonymous": True}
-"""User names are believed."""
+"""Client-supplied names are trusted."""
 
 
 def named(user: str | None, password: bytes | None = None, client: str = "c", version: int = 5, **more: Any) -> Connect:

@@ -96,7 +96,7 @@ def quiet() -> Iterator[Node]:
 def test_nobody_in_particular_on_this_machine(quiet: Node) -> None:
     assert quiet.status("GET", "/v1/topics") == 200
     assert quiet.status("GET", "/v1/store") == 200  # no rules: everything
-    assert quiet.status("GET", "/v1/topics", user=("anybody", "x")) == 200  # as for MQTT, names are believed
+    assert quiet.status("GET", "/v1/topics", user=("anybody", "x")) == 200  # as for MQTT, names are trusted
     assert quiet.status("GET", "/v1/topics", token="wrong") == 401  # but what is shown must be right
 
 

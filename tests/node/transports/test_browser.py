@@ -56,7 +56,7 @@ def test_messages(browser: Browser, certificate: dict[str, str], secure: bool, v
 @both_versions
 @every_way
 def test_packets_in_pieces(browser: Browser, certificate: dict[str, str], secure: bool, version: int) -> None:
-    """[MQTT-6.0.0-2] Packets and frames have nothing to do with each other."""
+    """[MQTT-6.0.0-2] A packet may span frames."""
     with serving(web(secure, certificate)) as served:
         said = browser.run("pieces", url=url(served, secure), version=version, size=100_000)
     assert said["large"] == [100_000, True]

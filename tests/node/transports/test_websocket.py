@@ -145,7 +145,7 @@ def test_a_request_has_its_time(share: float) -> None:
 @pytest.mark.parametrize("frame", [1, 7, 1 << 20])
 @pytest.mark.parametrize("secure", [False, True], ids=["ws", "wss"])
 def test_messages_pass(authority: Authority, frame: int, secure: bool) -> None:
-    """[MQTT-6.0.0-2] Packets and frames have nothing to do with each other."""
+    """[MQTT-6.0.0-2] A packet may span frames."""
     listener = WEB | ({"tls": authority.server()} if secure else {})
     with serving(listener) as served:
         connection = raw(served.port())

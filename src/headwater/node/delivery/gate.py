@@ -332,7 +332,7 @@ def _credentials(authorization: str | None) -> tuple[str | None, bytes | None, b
         try:
             user, colon, password = base64.b64decode(rest, validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
-            raise Unauthorized("Authorization: what stands behind Basic is no base64 of user:password") from None
+            raise Unauthorized("Authorization: malformed Basic credentials") from None
         if colon and "\0" not in user:
             return user, password.encode(), False
     raise Unauthorized(WHAT_TO_SHOW)
@@ -358,7 +358,7 @@ def _is_address(host: str) -> bool:
 
 def _refused(refusal: Refusal, has_shown: bool) -> Refused:
     if refusal.reason == BANNED:
-        return Refused(403, "banned", "too much of what came from here was wrong; come back later")
+        return Refused(403, "banned", "address banned after repeated failures; try again later")
     if refusal.reason == CONNECTION_RATE_EXCEEDED:
         return Refused(429, "too_many", "too many connections come from here; come back later")
     if refusal.reason == SERVER_BUSY:

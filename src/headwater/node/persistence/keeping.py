@@ -62,7 +62,7 @@ class Keeping:
         except BaseException:
             committer.close()
             raise
-        log.info("took up %s in %.1f s", recovered, time.monotonic() - started)
+        log.info("recovered %s in %.1f s", recovered, time.monotonic() - started)
         if recovered.left_out:
             log.warning(
                 "%d of %d retained messages are left on disk, as there is no room for them: max_retained = %d, "

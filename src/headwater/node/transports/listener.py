@@ -117,7 +117,7 @@ class Listener(Entrance):
     def admit(self, channel: Channel) -> bool:
         settings = self.settings
         if settings.max_connections is not None and self.connections >= settings.max_connections:
-            log.info("%s was turned away: %s has all connections that it may have", channel.address, self)
+            log.info("%s was turned away: listener %s reached max_connections", channel.address, self)
             return False
         if settings.allow_anonymous is not None:
             channel.allow_anonymous = settings.allow_anonymous

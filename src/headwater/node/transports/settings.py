@@ -88,8 +88,8 @@ class ListenerSettings(Settings):
     )
     use_passwords: bool = Field(
         default=True,
-        description="Whether passwords and tokens are asked for (`access`); if not, user names are believed, and who "
-        "may come in is up to `allow_anonymous`.",
+        description="Whether passwords and tokens are asked for (`access`); if not, client-supplied names are trusted, "
+        "and `allow_anonymous` decides who may come in.",
     )
     use_rules: bool = Field(
         default=True,

@@ -205,7 +205,7 @@ def forget_plan(lake: Lake) -> None:
 
 
 def forget_building(lake: Lake) -> None:
-    """What was built so far, which is not what it should be any more."""
+    """Remove what was built so far: it is out of date."""
     shutil.rmtree(lake.folder / BUILDING, ignore_errors=True)
 
 

@@ -41,7 +41,7 @@ Positions = dict[str, int]
 
 
 class LakeError(Exception):
-    """A table cannot be written to, or is not what it should be; the text says what to do."""
+    """A table cannot be written to, or is damaged; the text says what to do."""
 
 
 class Log:

@@ -76,7 +76,7 @@ async def caller_of(request: Request) -> Caller:
     host, port = request.client or ("", 0)
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-        raise Refused(403, "forbidden", "pages of other web sites may not ask here")
+        raise Refused(403, "forbidden", "cross-origin requests are refused")
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     approach = Approach(headers.get("authorization"), address, headers.get("host", ""))
     return await context_in(request).gate.authenticate(approach)

@@ -137,7 +137,7 @@ def time_of(text: str, name: str) -> int:
     time = moment(found, 0.0, NO_TIME)
     if time == NO_TIME or not EARLIEST <= time <= LATEST:
         hint = "; a + in a URL is written %2B" if " " in text else ""
-        raise unprocessable(f"`{name}` is no time in ISO 8601 of the years 1 to 9999, and no number of one{hint}")
+        raise unprocessable(f"`{name}` must be ISO 8601 or a Unix timestamp{hint}")
     return time
 
 
