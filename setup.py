@@ -24,7 +24,7 @@ IN_C = [
     Extension(
         "headwater.node.transports.openssl",
         [str(PACKAGE / "node/transports/openssl.c")],
-        libraries=["dl"],
+        libraries=["dl", "pthread"],
         optional=True,
     ),
 ]

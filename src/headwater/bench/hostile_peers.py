@@ -232,7 +232,7 @@ ATTACKS: Final = (
     Attack(
         "tls-handshakes",
         "a ClientHello, sent on new connections again and again",
-        "a bounded number of handshakes per turn",
+        "a thread beside the loop does them, in the order in which they come",
         "`connect_timeout`, `access.limits`",
         tls_handshakes,
         30 * MIB,

@@ -31,6 +31,7 @@ from headwater.node.selector import HotEventLoop
 from headwater.node.server import Server
 from headwater.node.statistics import Statistics, statistics_of
 from headwater.node.sys_topics import SysTopics
+from headwater.node.transports.handshakes import Handshaking
 from headwater.node.transports.listener import Listener
 from headwater.node.transports.settings import ListenerSettings
 from headwater.routing.topics import check_name
@@ -88,6 +89,7 @@ class Broker:
         """Why the broker has stopped serving by itself."""
         self.on_failure: Callable[[], None] | None = None
         self._bridges: Bridges | None = None
+        self._handshaking: Handshaking | None = None
         self._changing: asyncio.Task[None] | None = None
         self._is_stopping = False
 
@@ -139,8 +141,11 @@ class Broker:
             self._sys = SysTopics(server, self._started_at)
             self._sys_tick()
         await self.use_bridges(bridges)
+        if any(listener.settings.tls is not None for listener in self.listeners):
+            self._handshaking = Handshaking.start(server)
         for listener in self.listeners:
             listener.watch = server.plane.watch
+            listener.begin_step = None if self._handshaking is None else self._handshaking.begin
             listener.located = server.strangers.moved
             for each in listener.sockets:
                 if not listener.settings.unix:
@@ -179,6 +184,11 @@ class Broker:
             self._keeping.close()
             self._keeping = None
         server.timers.clear()
+        if self._handshaking is not None:
+            self._handshaking.stop()
+            self._handshaking = None
+            for listener in self.listeners:
+                listener.begin_step = None
         server.plane.close()
         server.access.stop()
         loop = asyncio.get_running_loop()
@@ -394,11 +404,20 @@ class Broker:
         self.server.hot.enabled = not self.hooks.slow
 
     def _accept(self, listener: Listener, listening: socket.socket) -> None:
+        handshaking = self._handshaking
+        if handshaking is not None and handshaking.is_full and listener.context is not None:
+            self.server.plane.unlisten(listening.fileno())
+            handshaking.when_free(partial(self._listen_again, listener, listening))
+            return
         began = time.monotonic()
         self.server.hot.now = began  # the time to connect counts from now, also in an event loop that slept
         while self._accept_one(listener, listening) and time.monotonic() - began < SPARE:
             pass  # those who are connected come first
         self.server.plane.wake()
+
+    def _listen_again(self, listener: Listener, listening: socket.socket) -> None:
+        if not self._is_stopping and listening.fileno() >= 0:
+            self.server.plane.listen(listening.fileno(), partial(self._accept, listener, listening))
 
     def _accept_one(self, listener: Listener, listening: socket.socket) -> bool:
         """False: nobody is there."""

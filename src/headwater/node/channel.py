@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BUSY: Final = 1
 METERED: Final = 2
 STORING: Final = 4
+SHAKING: Final = 8
 FIRST_READ: Final = 960
 """Bytes asked for at first: room for a few packets, in a block that the allocator has at hand. A read that fills its
 buffer doubles the connection's next one, up to `loop.LARGEST_READ`."""

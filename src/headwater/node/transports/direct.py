@@ -10,13 +10,24 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwater.node.transports.openssl import Records
+    from headwater.node.transports.openssl import Handshakes, Records
 
 openssl: Any
 try:
     from headwater.node.transports import openssl
 except ImportError:
     openssl = None
+
+
+def handshakes() -> Handshakes | None:
+    """A thread for steps of handshakes; None: `ssl` does them, here."""
+    if openssl is None:
+        return None
+    try:
+        made: Handshakes = openssl.Handshakes()
+    except OSError:
+        return None
+    return made
 
 
 def records_of(tls: ssl.SSLObject, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> Records | None:

@@ -45,6 +45,8 @@ class Listener(Entrance):
         self.username_as_client_id = settings.username_as_client_id
         self.sockets: list[socket.socket] = []
         self.watch: Watch | None = None
+        self.begin_step: Callable[[Tls], bool] | None = None
+        """Where steps of TLS handshakes are done, if not here."""
         self.located: Callable[[Channel], None] | None = None
         """Told when a proxy has said where a connection comes from."""
         self.behind_proxy = settings.proxy_protocol
@@ -139,7 +141,8 @@ class Listener(Entrance):
     def _add_layers(self, channel: Channel) -> None:
         below: Transport | None = None
         if self.context is not None:
-            below = tls = Tls(channel, self.context, self._secured, partial(self._wait_writable, channel))
+            writable = partial(self._wait_writable, channel)
+            below = tls = Tls(channel, self.context, self._secured, writable, self.begin_step)
             channel.recv, channel.send_bytes = tls.recv, tls.send
         if self._upgrade is not None:
             below = web = WebSocket(channel, self._upgrade, below)

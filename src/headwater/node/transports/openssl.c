@@ -14,12 +14,23 @@
  * believed only if its neighbours are what they should be: the context, and that context's and both BIOs' pointers as
  * OpenSSL gives them for this connection. Otherwise (another Python, another build) there is an error, and the caller
  * goes on with `ssl`.
+ *
+ * Handshakes. A step of a handshake signs, or verifies, for 0.2 ms and cannot be divided. A thread does it that never
+ * takes the interpreter's lock: so the broker's loop goes on, and never waits for that thread, whatever its priority,
+ * which is low. It is given a connection, is its only user until it gives it back, and says by an eventfd that it has.
  */
 #define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
 #include <Python.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define RECORD 16384            /* plain bytes in a record at most */
 #define LONGEST (RECORD + 1024) /* a record, encrypted; with an answer of TLS itself in front of it */
@@ -45,6 +56,9 @@ static unsigned long (*ERR_peek_last_error)(void);
 static const char *(*ERR_reason_error_string)(unsigned long);
 static void (*ERR_clear_error)(void);
 static unsigned long (*OpenSSL_version_num)(void);
+static int (*SSL_do_handshake)(SSL *);
+static long (*SSL_get_verify_result)(const SSL *);
+static const char *(*X509_verify_cert_error_string)(long);
 
 /* The beginnings of `_ssl`'s objects. */
 typedef struct { PyObject_HEAD PyObject *socket; SSL *ssl; PyObject *context; } Connection;
@@ -200,6 +214,179 @@ static PyTypeObject RecordsType = {
     .tp_new = records_new,
 };
 
+/* ---- handshakes ---- */
+
+#define NICE 10
+
+typedef struct Step {
+    struct Step *next;
+    SSL *ssl;
+    PyObject *owner, *token; /* not touched by the thread */
+    int kind;                /* 0: the handshake is over; else as SSL_get_error says */
+    const char *why;
+    long verified;
+} Step;
+
+typedef struct { Step *first, *last; } Steps;
+
+typedef struct {
+    PyObject_HEAD
+    pthread_t thread;
+    pthread_mutex_t lock; /* of the three below */
+    pthread_cond_t wanted;
+    Steps waiting, done;
+    int ended;
+    int started;
+    int fd;
+} Handshakes;
+
+static void append(Steps *steps, Step *step) {
+    step->next = NULL;
+    if (steps->last) steps->last->next = step;
+    else steps->first = step;
+    steps->last = step;
+}
+
+static Step *take_first(Steps *steps) {
+    Step *step = steps->first;
+    if (step && !(steps->first = step->next)) steps->last = NULL;
+    return step;
+}
+
+static void forget(Step *step) {
+    Py_DECREF(step->owner);
+    Py_DECREF(step->token);
+    free(step);
+}
+
+static void do_step(Step *step) {
+    ERR_clear_error(); /* each thread has errors of its own */
+    int result = SSL_do_handshake(step->ssl);
+    step->kind = result == 1 ? 0 : SSL_get_error(step->ssl, result);
+    if (step->kind && step->kind != WANT_READ) {
+        step->verified = SSL_get_verify_result(step->ssl);
+        step->why = step->verified ? X509_verify_cert_error_string(step->verified) : NULL;
+        if (!step->why) step->why = ERR_reason_error_string(ERR_peek_last_error());
+    }
+    ERR_clear_error();
+}
+
+static void *shake_hands(void *argument) {
+    Handshakes *self = argument;
+    struct sched_param none = {0};
+    pthread_setschedparam(pthread_self(), SCHED_OTHER, &none); /* a real-time one would not give way */
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+    pthread_mutex_lock(&self->lock);
+    while (!self->ended) {
+        Step *step = take_first(&self->waiting);
+        if (!step) {
+            pthread_cond_wait(&self->wanted, &self->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&self->lock);
+        do_step(step);
+        pthread_mutex_lock(&self->lock);
+        int first = !self->done.first;
+        append(&self->done, step);
+        if (first) {
+            uint64_t one = 1;
+            ssize_t written = write(self->fd, &one, sizeof one);
+            (void)written; /* it is a counter, and never full */
+        }
+    }
+    pthread_mutex_unlock(&self->lock);
+    return NULL;
+}
+
+static PyObject *handshakes_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
+    if (PyTuple_GET_SIZE(arguments) || (names && PyDict_GET_SIZE(names)))
+        return PyErr_Format(PyExc_TypeError, "Handshakes()");
+    Handshakes *self = (Handshakes *)type->tp_alloc(type, 0);
+    if (!self) return NULL;
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->wanted, NULL);
+    self->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (self->fd >= 0 && !pthread_create(&self->thread, NULL, shake_hands, self)) {
+        self->started = 1;
+        return (PyObject *)self;
+    }
+    Py_DECREF(self);
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static void handshakes_dealloc(Handshakes *self) {
+    if (self->started) {
+        pthread_mutex_lock(&self->lock);
+        self->ended = 1;
+        pthread_cond_signal(&self->wanted);
+        pthread_mutex_unlock(&self->lock);
+        pthread_join(self->thread, NULL); /* a step at most */
+    }
+    for (Step *step; (step = take_first(&self->waiting)) || (step = take_first(&self->done));) forget(step);
+    if (self->fd >= 0) close(self->fd);
+    pthread_cond_destroy(&self->wanted);
+    pthread_mutex_destroy(&self->lock);
+    Py_TYPE(self)->tp_free(self);
+}
+
+PyDoc_STRVAR(begin_doc, "begin(tls, context, incoming, outgoing, token): do a step. Until `next` returns the token,"
+                        " nobody else may use any of them. ValueError if it is not as we know it.");
+static PyObject *handshakes_begin(Handshakes *self, PyObject *arguments) {
+    PyObject *owner, *context, *incoming, *outgoing, *token;
+    if (!PyArg_ParseTuple(arguments, "OOOOO:begin", &owner, &context, &incoming, &outgoing, &token)) return NULL;
+    SSL *ssl = connection_in(owner, context, incoming, outgoing);
+    if (!ssl) return PyErr_Format(PyExc_ValueError, "no connection of a known kind");
+    Step *step = calloc(1, sizeof *step);
+    if (!step) return PyErr_NoMemory();
+    step->ssl = ssl;
+    step->owner = Py_NewRef(owner);
+    step->token = Py_NewRef(token);
+    pthread_mutex_lock(&self->lock); /* never held for long: there is no step within it */
+    append(&self->waiting, step);
+    pthread_cond_signal(&self->wanted);
+    pthread_mutex_unlock(&self->lock);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(next_doc, "next(): (token, kind, why, code) of a step that was done, or None; kind 0: the handshake is over,"
+                       " 2: more has to come, else it failed, and code is that of verifying or 0.");
+static PyObject *handshakes_next(Handshakes *self, PyObject *unused) {
+    (void)unused;
+    uint64_t count;
+    pthread_mutex_lock(&self->lock);
+    Step *step = take_first(&self->done);
+    ssize_t got = self->done.first ? 0 : read(self->fd, &count, sizeof count); /* readable as long as there are more */
+    pthread_mutex_unlock(&self->lock);
+    (void)got;
+    if (!step) Py_RETURN_NONE;
+    PyObject *told = Py_BuildValue("(Oizl)", step->token, step->kind, step->why, step->verified);
+    forget(step);
+    return told;
+}
+
+static PyObject *handshakes_fileno(Handshakes *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromLong(self->fd);
+}
+
+static PyMethodDef handshakes_methods[] = {
+    {"begin", (PyCFunction)handshakes_begin, METH_VARARGS, begin_doc},
+    {"next", (PyCFunction)handshakes_next, METH_NOARGS, next_doc},
+    {"fileno", (PyCFunction)handshakes_fileno, METH_NOARGS, "fileno(): readable when a step was done"},
+    {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(handshakes_doc, "Handshakes(): a thread that does steps of handshakes, without the interpreter's lock.");
+static PyTypeObject HandshakesType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "headwater.node.transports.openssl.Handshakes",
+    .tp_basicsize = sizeof(Handshakes),
+    .tp_dealloc = (destructor)handshakes_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = handshakes_doc,
+    .tp_methods = handshakes_methods,
+    .tp_new = handshakes_new,
+};
+
 static const struct { void *place; const char *name; } functions[] = {
     {&SSL_read, "SSL_read"},
     {&SSL_write, "SSL_write"},
@@ -214,6 +401,9 @@ static const struct { void *place; const char *name; } functions[] = {
     {&ERR_reason_error_string, "ERR_reason_error_string"},
     {&ERR_clear_error, "ERR_clear_error"},
     {&OpenSSL_version_num, "OpenSSL_version_num"},
+    {&SSL_do_handshake, "SSL_do_handshake"},
+    {&SSL_get_verify_result, "SSL_get_verify_result"},
+    {&X509_verify_cert_error_string, "X509_verify_cert_error_string"},
 };
 
 /* From the library that `_ssl` (a file of its own) has loaded, if it is of the version that `_ssl` names. */
@@ -256,7 +446,7 @@ PyMODINIT_FUNC PyInit_openssl(void) {
         return NULL;
     }
     PyObject *made = PyModule_Create(&module);
-    if (!made || PyModule_AddType(made, &RecordsType) < 0) {
+    if (!made || PyModule_AddType(made, &RecordsType) < 0 || PyModule_AddType(made, &HandshakesType) < 0) {
         Py_XDECREF(made);
         return NULL;
     }

@@ -11,6 +11,10 @@ read and one for a send of one record (`direct.py`). It uses the same connection
 can follow each other. What it does not deal with comes back here: what TLS itself has to say, the end, failures, and
 what the socket did not take.
 
+A step of the handshake takes 0.2 ms and cannot be divided, so where there is a thread for it (handshakes.py) it is done
+there: `_shaking` until then. The channel is not read from meanwhile, and nothing here touches the connection. What came
+behind the handshake in the same read is dealt with when it is over (`_left_inside`).
+
 Out: a channel asks to send plain bytes and is told how many went. Encrypted bytes cannot be taken back, so what the
 socket did not take stays in `_rest`. Of the plain bytes, those in records that went as a whole are reported; the others
 (`_debt`) were encrypted and are not reported, and the channel gives them again, at the beginning of its next try. They
@@ -38,6 +42,9 @@ HANDSHAKE_READ: Final = 2048
 FIRST_READ: Final = 464
 """Bytes asked for at first, as `channel.FIRST_READ`, but in a block of Python's own allocator."""
 LARGEST_READ: Final = 61440
+OVER: Final = 0
+MORE: Final = 2
+"""Of a step of a handshake: it was the last one; it waits for the client, as OpenSSL's SSL_ERROR_WANT_READ."""
 NO_LIST: Final = 3
 """OpenSSL's X509_V_ERR_UNABLE_TO_GET_CRL."""
 MOST_OWN: Final = 65536
@@ -59,7 +66,8 @@ def overhead_of(version: str | None, cipher: str) -> int:
 class Tls(Transport):
     """`established` is called when the handshake has ended well; what it raises (OSError) ends the connection.
 
-    `wait_writable` is called with True when the handshake's bytes wait for the socket, with False when they went."""
+    `wait_writable` is called with True when the handshake's bytes wait for the socket, with False when they went.
+    `begin_step`, if given, has a step of the handshake done, of which `step_done` is told; False: it cannot."""
 
     def __init__(
         self,
@@ -67,8 +75,12 @@ class Tls(Transport):
         context: ssl.SSLContext,
         established: Callable[[Channel, ssl.SSLObject], None],
         wait_writable: Callable[[bool], None],
+        begin_step: Callable[[Tls], bool] | None = None,
     ) -> None:
         self._channel = channel
+        self._begin_step = begin_step
+        self._shaking = False
+        self._left_inside = False
         self._socket_recv = channel.recv
         self._socket_send = channel.send_bytes
         self._incoming = ssl.MemoryBIO()
@@ -99,20 +111,27 @@ class Tls(Transport):
     # ---- in ----------------------------------------------------------------------------------------------------
 
     def recv(self, size: int) -> bytes:
-        if self._direct_recv is not None:
+        if self._left_inside:
+            self._left_inside = False
+            count = self._incoming.pending
+        elif self._direct_recv is not None:
             received = self._direct_recv(self._channel.fd)
             return received if received is not None else self._with_more()
-        data = self._socket_recv(self._read_size)
-        count = len(data)
-        if count == 0:
-            return data
-        if count == self._read_size and count < LARGEST_READ:
-            self._read_size = min(count * 2, LARGEST_READ)
-        self._put_in(data)
-        if not self._ready:
-            self._handshake()
-            if self._incoming.pending == 0:
-                raise BlockingIOError
+        else:
+            data = self._socket_recv(self._read_size)
+            count = len(data)
+            if count == 0:
+                return data
+            if count == self._read_size and count < LARGEST_READ:
+                self._read_size = min(count * 2, LARGEST_READ)
+            self._put_in(data)
+            if not self._ready:
+                if self._begin_step is not None and self._begin_step(self):
+                    self._shaking = True
+                    raise BlockingIOError
+                self._handshake()
+                if self._incoming.pending == 0:
+                    raise BlockingIOError
         try:
             data = self._read(count)
             if len(data) + self._overhead == count and self._is_empty:
@@ -175,6 +194,26 @@ class Tls(Transport):
         except ssl.SSLError as error:
             self._flush_own()  # the alert that says why
             raise self._failure("failed in the TLS handshake", error) from None
+        self._complete()
+
+    def parts(self) -> tuple[Channel, ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]:
+        """For who does a step of the handshake."""
+        return self._channel, self._tls, self._incoming, self._outgoing
+
+    def step_done(self, kind: int, why: str | None, code: int) -> bool:
+        """A step of the handshake was done by somebody else; whether there is something left to read behind it. Raises
+        OSError when it failed."""
+        self._shaking = False
+        if kind == OVER:
+            self._complete()
+            self._left_inside = self._incoming.pending > 0
+            return self._left_inside
+        self._flush_own()  # what comes next, or the alert that says why not
+        if kind != MORE:
+            raise self._failed("failed in the TLS handshake", why or "unknown", code)
+        return False
+
+    def _complete(self) -> None:
         self._ready = True
         cipher = self._tls.cipher()
         self._overhead = overhead_of(self._tls.version(), cipher[0] if cipher else "")
@@ -195,7 +234,10 @@ class Tls(Transport):
 
     def _failure(self, what: str, error: ssl.SSLError) -> ConnectionAbortedError:
         reason: str = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
-        if getattr(error, "verify_code", 0) == NO_LIST:
+        return self._failed(what, reason, getattr(error, "verify_code", 0))
+
+    def _failed(self, what: str, reason: str, code: int) -> ConnectionAbortedError:
+        if code == NO_LIST:
             reason += "; `crl` needs the list of every authority between a client's certificate and the root"
         log.info("%s %s: %s", self._channel.address, what, reason)
         return ConnectionAbortedError(reason)
@@ -294,6 +336,8 @@ class Tls(Transport):
         return len(self._rest) > 0
 
     def writable(self) -> None:
+        if self._shaking:
+            return  # there is nothing to send before the step is done, and we may not look
         if self._waits():
             self._send_rest()
         if not self._waits():
