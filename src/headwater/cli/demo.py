@@ -270,9 +270,9 @@ A simulated fleet publishes to it. In another terminal, try:
     query = f"{command} pipeline query --lake {lake}"
     return f"""\
 {text}
-The pipeline brings it into tables, with Spark; the first windows are there half a minute after it has started:
+The pipeline loads it into tables, with Spark. Windows take ten seconds; those still open have final = false:
 
   {command} pipeline status{rest} --lake {lake}
-  {query} "select window_end, topic, count, mean, flags from gold order by 1 desc limit 20"
-  {query} "select * from gold where metric = 'temperature'" --plot window_end,mean,topic
+  {query} "select window_end, topic, count, mean, flags, final from windows order by 1 desc limit 20"
+  {query} "select * from windows where metric = 'temperature'" --plot window_end,mean,topic
 """

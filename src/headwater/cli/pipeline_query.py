@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -148,19 +148,22 @@ def _answer(
 ) -> pa.Table:
     from pyspark.errors import PySparkException
 
-    from headwater.pipeline.provisional import WINDOWS, remembered, windows
     from headwater.pipeline.views import answer, register_views
 
     broken: dict[str, str] = {}
     tables = register_views(spark, lake, broken)
     for name, why in broken.items():
         complain(command, f"{name} cannot be read: {_broken(plain_words(why))}.")
-    if question is None or WINDOWS in question.tables:
-        spark.createDataFrame(windows(lake, remembered(lake))).createOrReplaceTempView(WINDOWS)
+    with suppress(ImportError):  # open windows are computed by DuckDB
+        from headwater.pipeline.provisional import WINDOWS, remembered, windows
+
+        if question is None or WINDOWS in question.tables:
+            spark.createDataFrame(windows(lake, remembered(lake))).createOrReplaceTempView(WINDOWS)
+        tables.append(WINDOWS)
     try:
         return answer(spark, sql, most)
     except PySparkException as error:
-        hint = f". There are {', '.join([*tables, WINDOWS])}" if error.getCondition() == UNKNOWN_TABLE else ""
+        hint = f". There are {', '.join(tables)}" if error.getCondition() == UNKNOWN_TABLE else ""
         fail(command, f"{plain_words(error)}{hint}.")
 
 
@@ -172,25 +175,32 @@ def _broken(why: str) -> str:
 
 
 def _say_why_empty(command: str, lake: Lake, question: Question | None, drawing: bool) -> None:
+    why = ""
+    with suppress(ImportError):  # DuckDB
+        why = _why_empty(lake, set() if question is None else question.tables)
+    if drawing:
+        fail(command, f"there are no rows{why}.")
+    complain(command, f"there are no rows{why}.")
+
+
+def _why_empty(lake: Lake, asked: set[str]) -> str:
     """Gold is empty for as long as its first window takes to be final."""
     from headwater.pipeline.provisional import WINDOWS, final_until, first_expected, remembered
     from headwater.pipeline.tables import GOLD
 
-    about = set() if question is None else question.tables & {GOLD.name, WINDOWS}
-    why = ""
+    about = asked & {GOLD.name, WINDOWS}
+    if not about:
+        return ""
     settings = remembered(lake)
-    expected = first_expected(lake, settings) if about else None
-    if about and expected is None and final_until(lake) is None:
-        why = ": no reading with a number has come yet"
-    elif about == {GOLD.name} and expected is not None and not lake.snapshot(GOLD).rows:
-        why = (
-            f" yet: a window takes {settings.window} s and is final {settings.lateness:g} s (lateness) later, the "
-            f"first at {expected:%H:%M:%S}Z. `{WINDOWS}` has those that are still open"
-        )
-    text = f"there are no rows{why}."
-    if drawing:
-        fail(command, text)
-    complain(command, text)
+    expected = first_expected(lake, settings)
+    if expected is None and final_until(lake) is None:
+        return ": no reading with a number has come yet"
+    if expected is None or about != {GOLD.name} or lake.snapshot(GOLD).rows:
+        return ""
+    return (
+        f" yet: a window takes {settings.window} s and is final {settings.lateness:g} s (lateness) later, the first at "
+        f"{expected:%H:%M:%S}Z. `{WINDOWS}` has those that are still open"
+    )
 
 
 def _print_answer(answer: pa.Table, form: Form, limit: int | None) -> None:
