@@ -13,9 +13,10 @@ import pytest
 
 from headwater.node.broker import Broker
 from headwater.node.channel import FIRST_READ
+from headwater.node.chores import Chore
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
-from headwater.node.loop import LARGEST_READ, LONG_READ, SMALLEST_READ, EpollPlane
+from headwater.node.loop import LARGEST_READ, LONG_READ, REST, SMALLEST_READ, EpollPlane
 from headwater.node.selector import run
 from headwater.node.server import Server
 from headwater.wire import encode
@@ -171,3 +172,44 @@ def test_of_those_who_send_much_a_turn_reads_from_some_and_the_next_from_others(
         served += [each for each in answered if each is not quiet]
         assert len(served) == number + 1
     assert set(served) == set(senders)
+
+
+def test_a_client_that_has_gone_is_seen_while_it_is_not_read_from(peers: Peers) -> None:
+    """Also one that sends much, and whose last packet takes long."""
+    client = peers.new()
+    client.send(CONNECT)
+    turn(peers)
+    (channel,) = peers.server.channels
+    channel.heavy = True
+    peers.server.be_busy(channel)
+    turn(peers)
+    assert peers.server.channels == {channel} and channel.paused
+    client.close()
+    turn(peers)
+    assert peers.server.channels == set()
+
+
+class Endless(Chore):
+    def piece(self) -> bool:
+        return True
+
+
+def test_chores_leave_a_moment_for_others(peers: Peers) -> None:
+    """However long they take, a tenth of the time is waited; whoever comes meanwhile is served at once."""
+    plane = peers.server.plane
+    assert isinstance(plane, EpollPlane)
+    waits: list[float] = []
+    now = itertools.count(1000.0, 0.001)
+
+    def poll(timeout: float, most: int) -> list[tuple[int, int]]:
+        waits.append(timeout)
+        plane.interrupted = len(waits) == 100
+        return []
+
+    plane.poll = poll
+    plane.clock = lambda: next(now)
+    peers.server.chores.add(Endless())
+    plane.run(-1.0)
+    assert set(waits) == {0.0, REST}
+    assert waits.count(REST) == 9
+    peers.server.chores.waiting.clear()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.message import NEVER
+from headwater.message import NEVER, Message
+from headwater.node.retained_sender import LOOKS
 from headwater.node.subscribing import SOME
 from headwater.wire import encode
 from headwater.wire.packets import (
@@ -127,7 +128,7 @@ def test_many_packets_of_one_read(broker: BusyBroker) -> None:
 def test_who_goes_in_the_middle_of_it(broker: BusyBroker) -> None:
     client = broker.client("c")
     client.send(subscribe(COUNT), Pingreq())
-    for _ in range(20):
+    for _ in range(60):
         broker.work()
     assert 0 < broker.server.subscribing.count < COUNT
     client.lose()
@@ -283,4 +284,20 @@ def test_a_client_that_waits_for_its_retained_messages_goes(broker: BusyBroker) 
     client.lose()
     broker.settle()
     assert broker.server.budget.used == 0
+    check(broker.server)
+
+
+def test_filters_that_look_at_every_topic_and_find_nothing(broker: BusyBroker) -> None:
+    """So many topics in a turn; others go first, and the client is not read from until it is done."""
+    for number in range(COUNT):
+        broker.server.router.retained.put(Message(f"{number}/x", b"kept"))
+    client, other = broker.client("c"), broker.client("o")
+    client.send(Subscribe(1, [SubscribeRequest(f"+/zz{number}", 1) for number in range(5)]))
+    assert [type(packet) for packet in client.packets()] == [Suback]
+    client.send(Pingreq())
+    other.send(Pingreq())
+    assert (client.packets(), other.packets()) == ([], [Pingresp()])
+    assert client.watched == (False, False)
+    assert broker.settle() >= 5 * COUNT // LOOKS
+    assert client.packets() == [Pingresp()]
     check(broker.server)

@@ -288,3 +288,23 @@ def test_a_slow_reader_is_answered_when_it_reads_again() -> None:
     slow.messages()
     slow.send(Pingreq())
     assert slow.packets() == [Pingresp()]
+
+
+@both_ways
+@pytest.mark.parametrize("payload", [b"x" * 1000, b"x", b""])
+def test_messages_that_wait_for_many_are_held_once(hot: bool, payload: bytes) -> None:
+    """However many readers they wait for; and each reader gets each of them."""
+    broker = new_broker(hot, max_inflight=1)
+    readers = [subscribed(broker, f"s{number}", qos=1) for number in range(3)]
+    publisher = broker.client("p")
+    publisher.send(*(Publish("t", payload, 1, False, False, number + 1) for number in range(4)))
+    queues = [list(broker.server.sessions[f"s{number}"].outbound.queue or ()) for number in range(3)]
+    assert [len(queue) for queue in queues] == [3, 3, 3]
+    for deliveries in zip(*queues, strict=True):
+        assert len({id(delivery.message) for delivery in deliveries}) == 1
+    for reader in readers:
+        for _ in range(4):
+            (message,) = reader.messages()
+            assert (message.topic, message.payload) == ("t", payload)
+            reader.send(Puback(message.packet_id))
+    assert broker.server.budget.used == 0

@@ -325,6 +325,22 @@ def test_what_a_group_sent_can_be_taken_back() -> None:
     assert (outbound.flights, outbound.waiting(), outbound.queued_bytes, budget.used) == ({}, 0, 0, 0)
 
 
+def test_a_long_line_ends_at_once() -> None:
+    """Its messages are handed over as they are, and given up in portions by others; what is away counts less."""
+    budget = Budget(1_000_000)
+    outbound = Outbound(budget, 1000, 1_000_000, DROP_NEWEST)
+    for number in range(500):
+        outbound.wait(delivery(number))
+    waiting = outbound.queue
+    assert waiting is not None
+    for each in list(waiting)[:100]:
+        outbound.put_away(each)
+    outbound.restore(delivery(500), 1000)
+    assert outbound.take_of(set()) == [] and outbound.queue is waiting
+    assert outbound.clear() is waiting
+    assert (outbound.queued_bytes, outbound.away_bytes, budget.used) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("policy", [DROP_NEWEST, DROP_OLDEST])
 def test_what_can_never_fit_takes_nobodys_place(policy: int) -> None:
     outbound = Outbound(Budget(10_000), 10, 1_000, policy)

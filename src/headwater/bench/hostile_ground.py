@@ -24,14 +24,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.bench import hostile_bombs, hostile_http, hostile_logins, hostile_memory, hostile_peers
+from headwater.bench import (
+    hostile_bombs,
+    hostile_http,
+    hostile_logins,
+    hostile_memory,
+    hostile_peers,
+    hostile_retained,
+)
 from headwater.bench.contenders import BrokerError, RunningBroker, command_from, free_port, running
 from headwater.bench.hostile_field import HOST, PATIENCE, Attack, Field, connect, encoded
 from headwater.wire.packets import Disconnect
 
 ATTACKS: Final[dict[str, Attack]] = {
     attack.name: attack
-    for module in (hostile_peers, hostile_bombs, hostile_logins, hostile_http, hostile_memory)
+    for module in (hostile_peers, hostile_bombs, hostile_logins, hostile_http, hostile_memory, hostile_retained)
     for attack in module.ATTACKS
 }
 ATTACKER: Final = "from headwater.bench.hostile_ground import main; main()"

@@ -6,6 +6,7 @@ session [MQTT-3.1.3-9]. Both are timers here.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +30,7 @@ SOME: Final = 16
 class _GivingUp(Chore):
     """What was on its way in a session that has ended."""
 
-    def __init__(self, server: Server, session: Session, flights: list[Flight], waiting: list[Delivery]) -> None:
+    def __init__(self, server: Server, session: Session, flights: list[Flight], waiting: deque[Delivery]) -> None:
         self.server = server
         self.session = session
         self.flights = flights
@@ -40,9 +41,8 @@ class _GivingUp(Chore):
         for flight in self.flights[-SOME:]:
             delivering.landed(flight)
         del self.flights[-SOME:]
-        for delivery in self.waiting[-SOME:]:
-            delivering.dropped(self.session, delivery, SESSION_ENDED)
-        del self.waiting[-SOME:]
+        for _ in range(min(SOME, len(self.waiting))):
+            delivering.dropped(self.session, self.waiting.popleft(), SESSION_ENDED)
         return bool(self.flights or self.waiting)
 
 

@@ -394,9 +394,10 @@ class HotPath(Taking):
             unacked = fanout.unacked5 if version == V5 else fanout.unacked4
             carried = props if version == own else NO_PROPERTIES if version == V5 else b""
             if acked:
+                tail = carried + payload
                 head = header(0x32, len(topic) + 2 + len(carried) + len(payload)) + topic
                 for member in acked:
-                    self.send1(member, head, carried + payload, version, None, "", stored, commit, position)
+                    self.send1(member, head, tail, version, None, "", stored, commit, position)
             if unacked:
                 unnumbered = header(0x30, len(topic) + len(carried) + len(payload)) + topic + carried + payload
                 for member in unacked:

@@ -36,7 +36,13 @@ from headwater.session.connection import CLOSING, CONNECTED
 LARGEST_READ: Final = 61440
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
+GONE: Final = select.EPOLLERR | select.EPOLLHUP
+"""What is told also of channels that are not read from."""
 MAX_EVENTS: Final = 64
+WORK: Final = 0.01
+REST: Final = 0.001
+"""Seconds of chores without a pause, and of the pause, which ends as soon as anybody wants anything. From a process of
+real-time priority that is never idle Linux takes the processor away for 50 ms in a second, and clients would wait."""
 SPARE: Final = 0.0001
 """Seconds since a turn began in which more than one newcomer may be dealt with."""
 SMALLEST_READ: Final = 120
@@ -136,6 +142,8 @@ class EpollPlane(Plane):
         self.channels: dict[int, Channel] = {}
         self.listeners: dict[int, Callable[[], None]] = {}
         self.interrupted = False
+        self.worked = 0.0
+        """Seconds of chores since the last pause."""
         self.light_at = 0.0
         self.heavy: list[Channel] = []
         self.next_heavy = 0
@@ -179,7 +187,12 @@ class EpollPlane(Plane):
         while True:
             wake_at = timers.soonest if timers.soonest < deadline else deadline
             wait = -1.0 if wake_at == NEVER else wake_at - now if wake_at > now else 0.0
-            events = poll(0.0 if chores else wait, MAX_EVENTS)
+            if chores:
+                wait = 0.0
+                if self.worked >= WORK:
+                    self.worked = 0.0
+                    wait = REST
+            events = poll(wait, MAX_EVENTS)
             now = clock()
             hot.now = now
             hot.until = now + SLICE
@@ -203,7 +216,9 @@ class EpollPlane(Plane):
                             continue
                     if mask & ~WRITABLE:
                         if channel.state == CONNECTED:
-                            if channel.heavy or channel.read_size > HEAVY_READ:
+                            if channel.paused and mask & GONE:
+                                self._read(channel)  # which finds out
+                            elif channel.heavy or channel.read_size > HEAVY_READ:
                                 self.heavy.append(channel)
                             else:
                                 self.light_at = now
@@ -258,6 +273,7 @@ class EpollPlane(Plane):
         hot.until = began + max(SLICE, (began - now) / 2)
         hot.chores.run(hot.until)
         self._end_turn(now)
+        self.worked += self.clock() - began
 
     def wake(self) -> None:
         # Callers from outside a turn run inside asyncio; the next `run` looks at what they left.

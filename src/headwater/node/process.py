@@ -6,7 +6,7 @@ put together, and 0.03 ms where its memory was still there; reads of 60 KB were 
 
 *Garbage is looked for in small portions.* Python's collector looks at the young objects when there are so many, and at
 all of them when there are a quarter more than the last time: 20 ms for every million, at which a client that lets much
-wait can keep it. So here the young ones are looked at 500 at a time, and all of them at most once a minute. Hardly
+wait can keep it. So here the young ones are looked at 200 at a time, and all of them at most once a minute. Hardly
 anything depends on that: what connections and sessions leave behind has no circles (tests/node/test_process.py).
 
 *Other threads give way soon.* The one that writes the log, or those of a commit, may have Python's lock for a moment
@@ -28,7 +28,7 @@ KEPT: Final = 32 << 20
 """Bytes at the end of the heap that are kept when they are free."""
 LARGE: Final = 8 << 20
 """Bytes from which on a block is got from the system, and given back, by itself."""
-YOUNG: Final = 500
+YOUNG: Final = 200
 OLDER: Final = 1
 """Portions of young objects after which those that have survived one look are looked at again."""
 NEVER: Final = 1 << 30

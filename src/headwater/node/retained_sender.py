@@ -18,6 +18,7 @@ that a subscription has not got everything; after a restart its walk begins agai
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -56,7 +57,7 @@ class PendingRetained:
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: OrderedDict[str, Subscription] = OrderedDict()  # in which the first is found at once
         self.walk: Walk | None = None
         self.ready: list[str] = []
         """Topics that the walk has found, the next one last."""
@@ -105,7 +106,7 @@ class PendingRetained:
             self._count(size)
 
     def clear(self) -> None:
-        self.subscriptions = {}
+        self.subscriptions = OrderedDict()
         self.ahead = {}
         self.brought = 0
         self._count(-self.brought_bytes)
@@ -227,7 +228,7 @@ class RetainedSender:
             return UNREAD
         outbound = session.outbound
         if outbound.queue or outbound.unsent:
-            return self._wait(channel, session, pending)
+            return self._wait(session, pending)
         subscription = pending.first()
         walk = pending.walk
         if walk is None:
@@ -254,7 +255,7 @@ class RetainedSender:
                 ready.pop()
                 continue
             if delivery.qos and not outbound.may_fly():
-                return self._wait(channel, session, pending)
+                return self._wait(session, pending)
             ready.pop()
             self._place(session, delivery)
             if channel.out_size > MUCH:
@@ -265,17 +266,18 @@ class RetainedSender:
                     return UNREAD
         return MORE
 
-    def _wait(self, channel: Channel, session: Session, pending: PendingRetained) -> int:
+    def _wait(self, session: Session, pending: PendingRetained) -> int:
         """For acknowledgements; if there are none to come, it is memory that others use."""
         pending.worker = None
         if not session.outbound.flights and not pending.retries:
             pending.retries = True
-            self.server.timers.at(self.server.hot.now + RETRY, partial(self._retry, channel, session, pending))
+            self.server.timers.at(self.server.hot.now + RETRY, partial(self._retry, session, pending))
         return FULL
 
-    def _retry(self, channel: Channel, session: Session, pending: PendingRetained) -> None:
+    def _retry(self, session: Session, pending: PendingRetained) -> None:
         pending.retries = False
-        if channel.session is session and session.pending_retained is pending:
+        channel = cast("Channel | None", session.connection)  # perhaps another one by now
+        if channel is not None and session.pending_retained is pending:
             self.server.delivering.drain(channel)
 
     def _delivery(self, session: Session, subscription: Subscription, topic: str) -> Delivery | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from headwater.message import OVERHEAD, Message
+from headwater.message import OVERHEAD, Delivery, Message
 from headwater.node.channel import Channel
+from headwater.node.stats import Stats
 from headwater.node.turn import Turn
 from headwater.routing.dispatcher import Member
 from headwater.routing.shared import Group
@@ -17,6 +18,7 @@ from headwater.session.kept import Stored
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.session.translate import message_of
+from headwater.session.waiting import Budget
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import Publish
 from headwater.wire.primitives import ANY_NUMBER
@@ -58,6 +60,13 @@ def plain_channel(member: Member) -> Channel | None:
 
 
 class Sending(Turn):
+    def __init__(self, stats: Stats, budget: Budget) -> None:
+        super().__init__(stats, budget)
+        self.decoded: Message | None = None
+        """Of the packet of `decoded_head` and `decoded_tail`."""
+        self.decoded_head = b""
+        self.decoded_tail = b""
+
     def send0(self, member: Channel, packets: bytes, count: int, version: int, commit: int) -> None:
         """QoS 0 packets that go out when `commit` is on disk."""
         if member.held:
@@ -91,6 +100,10 @@ class Sending(Turn):
         assert session is not None
         outbound = session.outbound
         budget = self.budget
+        if member.held or outbound.quota <= 0:
+            message = self._message1(head, tail, version, publisher, stored, commit, position)
+            self.delivering.offer(session, Delivery(message, 1, False, None, group))
+            return
         size = len(head) + len(tail) + 2 + OVERHEAD
         flight = Flight(1, None, head, tail, version, size)
         flight.group = group
@@ -98,11 +111,6 @@ class Sending(Turn):
         if commit:
             flight.commit = commit
             flight.position = position
-        if member.held or outbound.quota <= 0:
-            delivery = session.flight_delivery(flight)
-            delivery.message.stored = stored
-            self.delivering.offer(session, delivery)
-            return
         flights = outbound.flights
         packet_id = outbound.next_id
         while packet_id in flights:
@@ -129,6 +137,39 @@ class Sending(Turn):
         if not member.dirty:
             member.dirty = True
             self.dirty.append(member)
+
+    def _message1(
+        self,
+        head: bytes,
+        tail: bytes,
+        version: int,
+        publisher: str,
+        stored: Stored | None,
+        commit: int,
+        position: int,
+    ) -> Message:
+        """The message of a QoS 1 packet. Those for whom it has to wait come one after another, and have one between
+        them: it is decoded, and its payload held, once."""
+        message = self.decoded
+        if (
+            message is not None
+            and head is self.decoded_head
+            and tail is self.decoded_tail
+            and publisher == message.publisher
+            # Python has one object for all payloads of the same single byte: only these tell two such messages apart.
+            and message.stored is stored
+            and message.position == position
+            and message.commit == commit
+        ):
+            return message
+        message = message_of_packet(head + ANY_ID + tail, version, FROM_CLIENT, publisher, 0.0)
+        message.stored = stored
+        message.commit = commit
+        message.position = position
+        self.decoded = message
+        self.decoded_head = head
+        self.decoded_tail = tail
+        return message
 
     def share0(
         self,

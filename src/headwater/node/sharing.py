@@ -236,6 +236,8 @@ class Sharing(Share):
         """The client has gone. What comes back of what it was given by its groups: if its session `ends` all that may,
         else only what somebody else can take now. To be delivered `again`."""
         back: list[Delivery] = []
+        if not session.in_groups:
+            return back
         outbound = session.outbound
         now = self.server.hot.now
         for packet_id, flight in list(outbound.flights.items()):

@@ -136,7 +136,7 @@ class _Long(Task):
     def step(self) -> bool:
         if self.task is not None:
             return self.task.step()
-        if not self.filters.decode(10 * SOME):
+        if not self.filters.decode(4 * SOME):
             self.task = self.server.subscribing.task(self.channel, self.filters.packet)
         return True
 
@@ -253,6 +253,8 @@ class Subscribing:
     def _route(self, session: Session, subscription: Subscription) -> None:
         if subscription.positions and subscription.share is not None and self.server.coordinator is not None:
             self.server.coordinator.groups_ask = True
+        if subscription.share is not None:
+            session.in_groups = True
         self.server.router.subscribe(session, subscription)
 
     def _keep(self, session: Session, name: str, subscription: Subscription) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from headwater.message import NEVER, Delivery
+from headwater.message import NEVER, Delivery, Message
 from headwater.node.channel import Channel, Deliver, Fanout, Share, Slow
 from headwater.node.chores import Chores
 from headwater.node.stats import Stats
@@ -57,6 +57,9 @@ class Turn:
         self.durable = 0
         """The last commit that is on disk (node/persistence/journal.py)."""
         self.withholding: list[Channel] = []
+        self.held_blob = b""
+        self.held_messages: list[Message] = []
+        """Those in `held_blob`: several channels may have to be offered them."""
 
     # ---- order -------------------------------------------------------------------------------------------------
 
@@ -126,6 +129,15 @@ class Turn:
         session = channel.session
         if session is None:
             return
+        if blob is not self.held_blob:
+            self.held_blob = blob
+            self.held_messages = self._messages_in(blob, version)
+        for message in self.held_messages:
+            message.commit = commit
+            self.delivering.offer(session, Delivery(message, 0, False))
+
+    def _messages_in(self, blob: bytes, version: int) -> list[Message]:
+        messages: list[Message] = []
         pos = 0
         while pos < len(blob):
             p = pos + 1
@@ -141,9 +153,8 @@ class Turn:
             packet = decode(blob[pos], blob[p : p + remaining], version, FROM_CLIENT, ANY_NUMBER)
             assert isinstance(packet, Publish)
             pos = p + remaining
-            message = message_of(packet, "", self.now)
-            message.commit = commit
-            self.delivering.offer(session, Delivery(message, 0, False))
+            messages.append(message_of(packet, "", self.now))
+        return messages
 
     # ---- out ---------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ quota is sent a message also when that is used up: sent, it is done with sooner.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from headwater.message import OVERHEAD, Delivery
@@ -183,7 +184,7 @@ class Outbound(Waiting):
         self.quota -= count
         return out
 
-    def clear(self) -> list[Delivery]:
+    def clear(self) -> deque[Delivery]:
         """Forget everything; returns what waited."""
         for flight in self.flights.values():
             self.budget.used -= flight.size

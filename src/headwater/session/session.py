@@ -29,6 +29,8 @@ class Session:
         self.username: str | None = None
         self.rights: Rights | None = None
         self.subscriptions: dict[str, Subscription] = {}
+        self.in_groups = False
+        """It is, or was, a member of a shared group, so that some of what it has may be a group's."""
         self.received: set[int] = set()
         self.pending_retained: object = None
         """Retained messages that its subscriptions are still to get (node/retained_sender.py); None: all were sent."""

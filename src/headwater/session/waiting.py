@@ -51,6 +51,8 @@ class Waiting:
         self.policy = policy
         self.queue: deque[Delivery] | None = None
         self.queued_bytes = 0
+        self.away_bytes = 0
+        """Of these, what the budget does not count: content that is on disk only."""
         self.dropped = 0
         self.given_up: list[Delivery] | None = None
         self.full = False
@@ -94,11 +96,13 @@ class Waiting:
         delivery.size = size
         self.queue.append(delivery)
         self.queued_bytes += size
+        self.away_bytes += size - OVERHEAD
         self.budget.used += OVERHEAD
         self._look_whether_full()
 
     def put_away(self, delivery: Delivery) -> None:
         """The content of a waiting message is on disk: it need not be here until its turn comes."""
+        self.away_bytes += delivery.size - OVERHEAD
         self.budget.used += OVERHEAD - delivery.size
         delivery.message = AWAY
 
@@ -138,6 +142,8 @@ class Waiting:
     def take_of(self, groups: set[object]) -> list[Delivery]:
         """All that these shared groups sent here, off the line, in order."""
         taken: list[Delivery] = []
+        if not groups:
+            return taken  # the usual case, and the line may be long
         rest: deque[Delivery] = deque()
         for delivery in self.queue or ():
             if delivery.group in groups:
@@ -149,12 +155,13 @@ class Waiting:
         self._look_whether_full()
         return taken
 
-    def take_all(self) -> list[Delivery]:
-        """All that wait, off the line, in order."""
-        taken = list(self.queue or ())
-        for delivery in taken:
-            self._forget(delivery)
+    def take_all(self) -> deque[Delivery]:
+        """All that wait, off the line, in order; however many they are, at once."""
+        taken: deque[Delivery] = deque() if self.queue is None else self.queue
         self.queue = None
+        self.budget.used -= self.queued_bytes - self.away_bytes
+        self.queued_bytes = 0
+        self.away_bytes = 0
         self._look_whether_full()
         return taken
 
@@ -173,6 +180,10 @@ class Waiting:
 
     def _forget(self, delivery: Delivery) -> None:
         self.queued_bytes -= delivery.size
-        self.budget.used -= OVERHEAD if delivery.message is AWAY else delivery.size
+        if delivery.message is AWAY:
+            self.away_bytes -= delivery.size - OVERHEAD
+            self.budget.used -= OVERHEAD
+        else:
+            self.budget.used -= delivery.size
         if self.full:
             self._look_whether_full()

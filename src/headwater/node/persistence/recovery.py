@@ -231,6 +231,7 @@ class Recovery:
         delivery.kept = kept
         session = self.sessions.get(kept.owner)
         if session is not None and kept.group is not None:
+            session.in_groups = True
             group = cast(Group, kept.group)
             member = group.member(session)
             if member is not None:
