@@ -52,6 +52,17 @@ def test_lines_for_programs(tmp_path: Path) -> None:
     assert (second["level"], "KeyError: 'why'" in second["exception"]) == ("error", True)
 
 
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_long_values_are_cut(tmp_path: Path, format: str) -> None:
+    """Client ids have up to 64 KiB, and lines wait for who reads them."""
+    path = tmp_path / "log"
+    long = record("x" * 60_000)
+    written([FileSink(str(path))], long, format=format)
+    line = path.read_text()
+    assert len(line) < 1300 and "… (60000 characters) happened" in line.replace("\\u2026", "…")
+    assert long.args == ("x" * 60_000,), "others may still want it"
+
+
 def test_a_file_is_begun_anew_after_it_was_moved_away(tmp_path: Path) -> None:
     path, moved = tmp_path / "log", tmp_path / "log.1"
     handler = BackgroundHandler([FileSink(str(path))])

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 MAX_CACHED_TOPICS: Final = 65536
 LONGEST_CACHED: Final = 512
-"""Longer topics are not remembered, so that what is remembered is bounded in bytes as well."""
+"""Longer topics are not remembered: they are rare, and cost much."""
+MAX_CACHED_BYTES: Final = 8 << 20
+"""Of the topics of one generation; a client may publish to as many as it likes."""
 STORED: Final = 1
 """In a key: these are the recipients of topics that are stored. No object has such an id."""
 
@@ -34,6 +36,7 @@ class Fanouts:
         self.coordinator: Coordinator | None = None
         self.topics: dict[bytes, Fanout] = {}
         self.older_topics: dict[bytes, Fanout] = {}
+        self.topic_bytes = 0
         self.by_subscribers: dict[tuple[int, ...], Fanout] = {}
         self.by_recipients: dict[tuple[int, ...], Fanout] = {}
 
@@ -65,10 +68,12 @@ class Fanouts:
         """Two generations bound the cache: topics in use move to the new one, the others go with the old one."""
         if len(topic) > LONGEST_CACHED:
             return
-        if len(self.topics) >= MAX_CACHED_TOPICS:
+        if len(self.topics) >= MAX_CACHED_TOPICS or self.topic_bytes >= MAX_CACHED_BYTES:
             self.older_topics = self.topics
             self.topics = {}
+            self.topic_bytes = 0
         self.topics[topic] = fanout
+        self.topic_bytes += len(topic)
 
     def _fanout(self, topic: str, stored: bool) -> Fanout:
         """The fan-out for what matches a topic. The subscribers of each matching filter are one dictionary, so these
@@ -149,6 +154,7 @@ class Fanouts:
         if wildcard:
             self.topics.clear()
             self.older_topics.clear()
+            self.topic_bytes = 0
         else:
             topic = filter.encode()
             self.topics.pop(topic, None)

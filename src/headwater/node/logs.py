@@ -11,6 +11,7 @@ for it with every system call, since descriptors are shared then: 3 % of a broke
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import logging.handlers
@@ -27,6 +28,8 @@ from typing import Final, NamedTuple, Protocol, TextIO
 from headwater.node.settings import ConfigError
 
 MAX_WAITING: Final = 10_000
+LONGEST: Final = 1024
+"""Characters of one value in a line; more is cut off."""
 LINGER: Final = 1.0
 """Seconds that the thread waits for another line."""
 MAX_ALIKE: Final = 20
@@ -179,6 +182,21 @@ def open_sinks(destinations: Sequence[str]) -> list[Sink]:
     return sinks
 
 
+def _cut(record: logging.LogRecord) -> logging.LogRecord:
+    """The record without most of what is very long in it: names that strangers chose wait here for a slow reader."""
+    if not isinstance(record.args, tuple) or not any(
+        isinstance(arg, str) and len(arg) > LONGEST for arg in record.args
+    ):
+        return record
+    record = copy.copy(record)
+    assert isinstance(record.args, tuple)
+    record.args = tuple(
+        f"{arg[:LONGEST]}… ({len(arg)} characters)" if isinstance(arg, str) and len(arg) > LONGEST else arg
+        for arg in record.args
+    )
+    return record
+
+
 class _Line(NamedTuple):
     dated: str
     undated: str
@@ -246,6 +264,7 @@ class BackgroundHandler(logging.Handler):
         self._put(logging.makeLogRecord({"msg": text, "levelno": logging.WARNING, "levelname": "WARNING"}))
 
     def _put(self, record: logging.LogRecord) -> None:
+        record = _cut(record)
         dated = self.format(record)
         undated = self._undated.format(record) if self._wants_undated and self._undated is not None else dated
         self._queue(_Line(dated, undated, record.levelno))

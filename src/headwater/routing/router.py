@@ -19,7 +19,9 @@ from headwater.routing.topics import has_wildcard
 from headwater.routing.trie import Trie
 
 LONGEST_CACHED: Final = 512
-"""Routes of longer topics are not remembered, so that what is remembered is bounded in bytes as well."""
+"""Routes of longer topics are not remembered: they are rare, and cost much."""
+MAX_CACHED_BYTES: Final = 8 << 20
+"""Of the topics whose routes are remembered; a client may publish to as many as it likes."""
 
 
 class Recipient:
@@ -93,6 +95,7 @@ class Router:
         self.gate: Gate | None = None
         self.trie = Trie()
         self.routes: dict[str, Route] = {}
+        self.route_bytes = 0
         self.epoch = 0
 
     def subscribe(self, session: object, subscription: Subscription) -> bool:
@@ -127,9 +130,11 @@ class Router:
         if route is None:
             route = self._resolve(topic)
             if len(topic) <= LONGEST_CACHED:
-                if len(self.routes) >= self.max_cached:
+                if len(self.routes) >= self.max_cached or self.route_bytes >= MAX_CACHED_BYTES:
                     self.routes.clear()
+                    self.route_bytes = 0
                 self.routes[topic] = route
+                self.route_bytes += len(topic)
         return route
 
     def _resolve(self, topic: str) -> Route:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headwater.message import NEVER
 from headwater.node.access import limits
-from headwater.node.access.limits import AddressRates, Bans, Bucket, Failures, Meter, host_of
+from headwater.node.access.limits import USER, AddressRates, Bans, Bucket, Failures, Meter, host_of
 from headwater.web.addresses import is_within, network_of
 
 
@@ -102,3 +102,16 @@ def test_networks_that_are_exempt() -> None:
     exempt = ("127.0.0.0/8", "::1/128")
     assert is_within("127.3.4.5", exempt) and is_within("::1", exempt) and is_within("::ffff:127.0.0.1", exempt)
     assert not any(is_within(host, exempt) for host in ("10.0.0.1", "2001:db8::1", "unix"))
+
+
+def test_long_names_are_remembered_as_hashes() -> None:
+    """Strangers choose user names and client ids, of up to 64 KiB."""
+    failures, bans = Failures(60.0), Bans()
+    name = "x" * 60_000
+    assert [failures.add(USER, name, 0.0) for _ in range(3)] == [1, 2, 3]
+    assert failures.add(USER, name + "y", 0.0) == 1
+    assert all(len(value) < 300 for _, value in failures._counts)
+    failures.forget(USER, name)
+    assert failures.add(USER, name, 0.0) == 1
+    ban = bans.add(USER, name, 100.0, "why")
+    assert len(ban.value) < 300 and bans.find(USER, name, 1.0) is ban and bans.lift(USER, name)

@@ -29,6 +29,7 @@ from headwater.node.access.limits import (
     Failures,
     Meter,
     host_of,
+    shortened,
 )
 from headwater.node.access.passwords import PasswordFile, readable_by_others
 from headwater.node.access.quotas import Quotas
@@ -434,7 +435,7 @@ class Access:
                 USER: channel.username,
                 CLIENT: channel.client_id,
             }[kind]
-            if found == ban.value:
+            if found is not None and shortened(found) == ban.value:
                 self.server.disconnect_soon(channel, NOT_AUTHORIZED, "banned")
         return ban
 

@@ -8,12 +8,15 @@ about strangers is bounded: the oldest is forgotten.
 from __future__ import annotations
 
 from collections import OrderedDict
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from headwater.message import NEVER
 from headwater.web.addresses import network_of
 
 MAX_REMEMBERED: Final = 65_536
+LONGEST_NAME: Final = 256
+"""Characters of a name that are remembered as they are."""
 ADDRESS: Final = "address"
 USER: Final = "user"
 CLIENT: Final = "client"
@@ -83,6 +86,11 @@ class AddressRates:
         return bucket.take(now)
 
 
+def shortened(value: str) -> str:
+    """A name as it is remembered: strangers choose them, and one of 64 KiB is not worth its memory."""
+    return value if len(value) <= LONGEST_NAME else f"sha256:{sha256(value.encode()).hexdigest()}"
+
+
 class Ban(NamedTuple):
     kind: str
     """address, user or client (id)"""
@@ -102,16 +110,18 @@ class Bans:
             raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
         if kind == ADDRESS:
             value = network_of(value)
+        value = shortened(value)
         if len(self._bans) >= MAX_REMEMBERED:
             self._bans.popitem(last=False)
         ban = self._bans[kind, value] = Ban(kind, value, until, reason)
         return ban
 
     def lift(self, kind: str, value: str) -> bool:
-        return self._bans.pop((kind, network_of(value) if kind == ADDRESS else value), None) is not None
+        return self._bans.pop((kind, shortened(network_of(value) if kind == ADDRESS else value)), None) is not None
 
     def find(self, kind: str, value: str, now: float) -> Ban | None:
         """`value` of an address is its network."""
+        value = shortened(value)
         ban = self._bans.get((kind, value))
         if ban is None or ban.until > now:
             return ban
@@ -134,6 +144,7 @@ class Failures:
 
     def add(self, kind: str, value: str, now: float) -> int:
         """One more; how many there are within the window that began with the first."""
+        value = shortened(value)
         count, until = self._counts.pop((kind, value), (0, NEVER))
         if now >= until:
             count, until = 0, NEVER
@@ -145,7 +156,7 @@ class Failures:
         return count + 1
 
     def forget(self, kind: str, value: str) -> None:
-        self._counts.pop((kind, value), None)
+        self._counts.pop((kind, shortened(value)), None)
 
 
 def host_of(address: str) -> str:
