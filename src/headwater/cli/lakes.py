@@ -83,8 +83,11 @@ def open_lake(command: str, folder: Path) -> Lake:
     """One that is there. A mistake ends the command."""
     with needing_spark(command):
         from headwater.pipeline.lake.folder import Lake
-    with failing(command):
+        from headwater.pipeline.lake.log import LakeError
+    try:
         lake = Lake(folder)
+    except LakeError as error:
+        fail(command, f"{error}.")
     if not lake.exists():
         fail(command, f"there is no lake in {folder}; `headwater pipeline run --lake {folder}` makes one.")
     return lake
