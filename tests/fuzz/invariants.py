@@ -117,6 +117,7 @@ def _check_budget(server: Server) -> None:
     shared = sum(line.queued_bytes for line in server.sharing.lines.values())
     noted = sum(pending.brought_bytes for session in server.sessions.values() if (pending := pending_of(session)))
     assert server.budget.used == queued + unsent + collecting + shared + noted, "the budget lost count"
+    assert server.budget.sockets == unsent
     strangers = [channel for channel in server.channels if not channel.known]
     assert server.strangers.used == sum(channel.charge for channel in strangers), "strangers' memory lost count"
     assert set(server.strangers.everybody) == set(strangers)
@@ -140,6 +141,8 @@ def _check_quotas(server: Server) -> None:
             users[session.username] = users.get(session.username, 0) + size
     assert quotas.used == sum(session.kept_bytes for session in server.sessions.values())
     assert {user: usage.used for user, usage in quotas.users.items()} == users
+    for usage in quotas.users.values():
+        assert usage.queues.used == sum(session.outbound.queued_bytes for session in usage.sessions.values())
     retained = server.router.retained
     assert retained.used == sum(message.size() for message in retained.some(0, len(retained)))
 

@@ -107,7 +107,7 @@ class Config(Settings):
         default=1_000_000, ge=1, description="Sessions, with and without a connection; a new one is refused with 0x97."
     )
     max_session_memory: int = Field(
-        default=192 * MIB,
+        default=128 * MIB,
         ge=0,
         description="Bytes that sessions have us keep beside messages: client ids, user names, subscriptions, wills, "
         "topic aliases, ids of open QoS 2 messages, and the objects around them; more is refused with 0x97.",
@@ -234,7 +234,7 @@ class Config(Settings):
         "kept.",
     )
     max_retained_bytes: int = Field(
-        default=320 * MIB,
+        default=256 * MIB,
         ge=0,
         description="Bytes of retained messages: topics, payloads, properties and what the objects take; beyond, as "
         "for `max_retained`.",

@@ -369,6 +369,7 @@ class Server(Flow):
         channel.fd = -1
         channel.out.clear()
         self.budget.used -= channel.backlog_size
+        self.budget.sockets -= channel.backlog_size
         channel.backlog_size = 0
         channel.backlog = None
         self.budget.used -= channel.withheld_size

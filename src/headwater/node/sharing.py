@@ -218,6 +218,7 @@ class Sharing(Share):
         if back:
             blob = b"".join(stays)
             self.server.budget.used += len(blob) - channel.backlog_size
+            self.server.budget.sockets += len(blob) - channel.backlog_size
             channel.backlog_size = len(blob)
             channel.backlog = deque([blob]) if blob else None
         return back

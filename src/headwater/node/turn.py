@@ -250,7 +250,8 @@ class Turn:
             channel.backlog = deque()
             channel.progress_at = self.now
             self.slow.writable_wanted(channel)
-        if size > SMALL_WAIT and self.budget.used + size > self.budget.limit:
+        budget = self.budget
+        if size > SMALL_WAIT and (budget.used + size > budget.limit or budget.sockets + size > budget.limit // 2):
             self.slow.exhausted(channel)
             return
         backlog = channel.backlog
@@ -263,9 +264,12 @@ class Turn:
             for start in range(0, size, BACKLOG_PIECE):
                 backlog.append(blob[start : start + BACKLOG_PIECE])
         channel.backlog_size += size
-        self.budget.used += size
+        budget.used += size
+        budget.sockets += size
         if not channel.congested and (
-            channel.backlog_size > self.outbound_buffer or self.budget.used > self.budget.limit
+            channel.backlog_size > self.outbound_buffer
+            or budget.used > budget.limit
+            or budget.sockets > budget.limit // 2
         ):
             channel.congested = True
             channel.held = True
@@ -291,6 +295,7 @@ class Turn:
             return False
         self.stats.bytes_sent += sent
         self.budget.used -= sent
+        self.budget.sockets -= sent
         channel.backlog_size -= sent
         if channel.shares:
             channel.cut = cut_behind(blob, channel.cut, sent)

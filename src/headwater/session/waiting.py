@@ -2,8 +2,9 @@
 
 Theory. Two bounds, and two answers to what does not fit:
 
-- A line's own (count and bytes). `policy` says who gives way when it is full: a chosen loss, counted and logged. With
-  `REFUSE` nobody does: the line is `full`, and publishers are told before they are acknowledged.
+- A line's own (count and bytes), and that of all lines of its user (`UserQueues`). `policy` says who gives way when it
+  is full: a chosen loss, counted and logged. With `REFUSE` nobody does: the line is `full`, and publishers are told
+  before they are acknowledged.
 - That of all lines, with what is in flight and what waits for sockets: the `Budget`. It is of nobody's choosing, so
   nothing that was acknowledged is lost to it. Publishers are asked to wait, or refused, while it is used up
   (node/publishing.py); a message of QoS 1 or 2 that was let in is kept for all that it is for, even if that goes beyond
@@ -37,8 +38,18 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self.sockets = 0
+        """Of these, what waits for sockets: at most half, so that who does not read leaves room for QoS 1 and 2."""
         self.full_lines = 0
         """Lines that are full and whose messages are refused therefore (`REFUSE`)."""
+
+
+class UserQueues:
+    """Bytes that wait in all sessions of one user; `limit` 0: any."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
 
 
 class Waiting:
@@ -53,6 +64,7 @@ class Waiting:
         self.queued_bytes = 0
         self.away_bytes = 0
         """Of these, what the budget does not count: content that is on disk only."""
+        self.user: UserQueues | None = None
         self.dropped = 0
         self.given_up: list[Delivery] | None = None
         self.full = False
@@ -84,7 +96,7 @@ class Waiting:
                 self._give_up(queue.popleft())
         delivery.size = size
         queue.append(delivery)
-        self.queued_bytes += size
+        self._count(size)
         budget.used += size
         self._look_whether_full()
         return QUEUED
@@ -95,7 +107,7 @@ class Waiting:
             self.queue = deque()
         delivery.size = size
         self.queue.append(delivery)
-        self.queued_bytes += size
+        self._count(size)
         self.away_bytes += size - OVERHEAD
         self.budget.used += OVERHEAD
         self._look_whether_full()
@@ -107,13 +119,31 @@ class Waiting:
         delivery.message = AWAY
 
     def _fits(self, count: int, own_bytes: int, size: int) -> bool:
-        """Whether one more has room beside `count` messages of `own_bytes`."""
+        """Whether one more has room beside `count` messages of `own_bytes`, and those of the user's other lines."""
+        user = self.user
+        if user is not None and user.limit and user.used - self.queued_bytes + own_bytes + size > user.limit:
+            return False
         return count < self.max_messages and own_bytes + size <= self.max_bytes
+
+    def _count(self, size: int) -> None:
+        self.queued_bytes += size
+        if self.user is not None:
+            self.user.used += size
+
+    def move_to(self, user: UserQueues | None) -> None:
+        """What waits here is this user's from now on."""
+        size = self.queued_bytes
+        self._count(-size)
+        self.user = user
+        self._count(size)
 
     def _look_whether_full(self) -> None:
         count = self.waiting()
-        full = self.policy == REFUSE and (count >= self.max_messages or self.queued_bytes >= self.max_bytes)
-        full = full and count > 0  # or nobody would ever say that there is room again
+        user = self.user
+        full = count >= self.max_messages or self.queued_bytes >= self.max_bytes
+        full = full or (user is not None and user.limit > 0 and user.used >= user.limit)
+        # Of nothing, nobody would ever say that there is room again.
+        full = full and self.policy == REFUSE and count > 0
         if full != self.full:
             self.full = full
             self.budget.full_lines += 1 if full else -1
@@ -179,7 +209,7 @@ class Waiting:
         return given_up
 
     def _forget(self, delivery: Delivery) -> None:
-        self.queued_bytes -= delivery.size
+        self._count(-delivery.size)
         if delivery.message is AWAY:
             self.away_bytes -= delivery.size - OVERHEAD
             self.budget.used -= OVERHEAD

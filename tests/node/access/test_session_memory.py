@@ -186,3 +186,25 @@ def test_a_bound_that_is_lower_than_what_is_there_ends_nothing() -> None:
     back = Client(broker)
     answer = back.connect(Connect("c", V5, clean_start=False, properties=KEPT))
     assert isinstance(answer, Connack) and (answer.reason, answer.session_present) == (0, True)
+
+
+@pytest.mark.parametrize("policy", ["drop_newest", "drop_oldest", "refuse"])
+def test_what_waits_for_a_user_is_bounded(policy: str) -> None:
+    access = AccessSettings(max_queued_bytes_per_user=10_000)
+    broker = MemoryBroker(Config(sys_interval=0, queue_full=policy, access=access))  # type: ignore[arg-type]
+    for client_id, user in (("a", "u"), ("b", "u"), ("c", "v")):
+        client, _ = come(broker, client_id, username=user, properties=KEPT)
+        client.send(Subscribe(1, [SubscribeRequest(client_id, 1)]))
+        client.lose()
+    publisher, _ = come(broker, "p")
+    publisher.send(*(Publish("a", bytes(1000), 1, packet_id=number) for number in range(1, 6)))
+    publisher.send(*(Publish("b", bytes(1000), 1, packet_id=number) for number in range(6, 20)))
+    publisher.send(*(Publish("c", bytes(1000), 1, packet_id=number) for number in range(20, 25)))
+    answers = [packet.reason for packet in publisher.packets() if isinstance(packet, Puback)]
+    waiting = {each: broker.server.sessions[each].outbound.waiting() for each in "abc"}
+    assert (waiting["a"], waiting["c"]) == (5, 5), "neither the user's other queues nor other users' pay for it"
+    assert answers.count(QUOTA_EXCEEDED) == (19 - sum(waiting.values()) + 5 if policy == "refuse" else 0)
+    assert 2 <= waiting["b"] <= 3
+    assert quotas(broker).users["u"].queues.used <= 10_000 + 1500 * (policy == "refuse")
+    broker.later(1001)
+    assert quotas(broker).users == {}

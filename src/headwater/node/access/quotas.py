@@ -17,6 +17,7 @@ from typing import Final
 from headwater.message import Message, Subscription, text_size
 from headwater.node.access.settings import AccessSettings
 from headwater.session.session import Session
+from headwater.session.waiting import UserQueues
 
 SESSION_SIZE: Final = 1024
 """Bytes of the objects of a session."""
@@ -45,6 +46,7 @@ class Usage:
         self.sessions: dict[str, Session] = {}
         self.subscriptions = 0
         self.used = 0
+        self.queues = UserQueues(0)
 
 
 class Quotas:
@@ -58,6 +60,9 @@ class Quotas:
         self.max_sessions = settings.max_sessions_per_user
         self.max_subscriptions = settings.max_subscriptions_per_user
         self.limit_per_user = settings.max_session_memory_per_user
+        self.max_queued_bytes = settings.max_queued_bytes_per_user
+        for usage in self.users.values():
+            usage.queues.limit = self.max_queued_bytes
 
     # ---- bytes -------------------------------------------------------------------------------------------------
 
@@ -106,6 +111,8 @@ class Quotas:
             usage = self.users.get(session.username)
             if usage is None:
                 usage = self.users[session.username] = Usage()
+                usage.queues.limit = self.max_queued_bytes
+            session.outbound.move_to(usage.queues)
             usage.sessions[session.client_id] = session
             usage.subscriptions += len(session.subscriptions)
         self.count(session, kept - base + session_size(session.client_id, session.username))
@@ -130,6 +137,7 @@ class Quotas:
         session.counted = False
         usage = None if username is None else self.users.get(username)
         if usage is not None and username is not None:
+            session.outbound.move_to(None)
             usage.sessions.pop(session.client_id, None)
             usage.subscriptions -= len(session.subscriptions)
             if not usage.sessions:

@@ -123,6 +123,12 @@ class AccessSettings(Settings):
         ge=0,
         description="Bytes that sessions of one user have us keep beside messages, as `max_session_memory`; 0: any.",
     )
+    max_queued_bytes_per_user: int = Field(
+        default=0,
+        ge=0,
+        description="Bytes that wait in all sessions of one user; beyond, as if the session's own queue was full "
+        "(`queue_full`); 0: any.",
+    )
     max_retained_per_user: int = Field(
         default=0, ge=0, description="Retained messages of one user; one more is refused with 0x97; 0: any."
     )
