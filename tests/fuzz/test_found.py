@@ -91,11 +91,14 @@ def test_a_client_that_overflows_itself(hot: bool) -> None:
     check(broker.server)
 
 
-def test_a_client_that_overflows_by_its_retained_messages_leaves_nothing_behind() -> None:
+def test_a_client_that_overflows_while_retained_messages_come_leaves_nothing_behind() -> None:
+    """They wait for room themselves; what is published meanwhile does not."""
     broker = MemoryBroker(DISCONNECTING)
     publisher = broker.client("publisher")
     publisher.send(*[Publish(f"t/{number}", b"x", 1, True, packet_id=number + 1) for number in range(9)])
     broker.client("slow").send(Subscribe(1, [SubscribeRequest("t/#", 1)]))
+    assert "slow" in broker.server.sessions
+    publisher.send(*[Publish(f"t/{number}", b"y", 1, packet_id=number + 1) for number in range(9)])
     assert "slow" not in broker.server.sessions
     assert broker.server.budget.used == 0
     check(broker.server)
