@@ -27,6 +27,7 @@ from headwater.session.waiting import (
     REFUSE,
     SEND,
     Budget,
+    UserQueues,
 )
 
 TOPIC = "t"
@@ -329,6 +330,8 @@ def test_a_long_line_ends_at_once() -> None:
     """Its messages are handed over as they are, and given up in portions by others; what is away counts less."""
     budget = Budget(1_000_000)
     outbound = Outbound(budget, 1000, 1_000_000, DROP_NEWEST)
+    user = UserQueues(0)
+    outbound.move_to(user)
     for number in range(500):
         outbound.wait(delivery(number))
     waiting = outbound.queue
@@ -338,7 +341,7 @@ def test_a_long_line_ends_at_once() -> None:
     outbound.restore(delivery(500), 1000)
     assert outbound.take_of(set()) == [] and outbound.queue is waiting
     assert outbound.clear() is waiting
-    assert (outbound.queued_bytes, outbound.away_bytes, budget.used) == (0, 0, 0)
+    assert (outbound.queued_bytes, outbound.away_bytes, budget.used, user.used) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("policy", [DROP_NEWEST, DROP_OLDEST])

@@ -190,7 +190,7 @@ class Waiting:
         taken: deque[Delivery] = deque() if self.queue is None else self.queue
         self.queue = None
         self.budget.used -= self.queued_bytes - self.away_bytes
-        self.queued_bytes = 0
+        self._count(-self.queued_bytes)
         self.away_bytes = 0
         self._look_whether_full()
         return taken
