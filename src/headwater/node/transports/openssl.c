@@ -18,6 +18,8 @@
  * Handshakes. A step of a handshake signs, or verifies, for 0.2 ms and cannot be divided. A thread does it that never
  * takes the interpreter's lock: so the broker's loop goes on, and never waits for that thread, whatever its priority,
  * which is low. It is given a connection, is its only user until it gives it back, and says by an eventfd that it has.
+ * There is no lock between the two either: a thread of low priority that is put aside while it has one makes the loop
+ * wait (200 ms were seen). Each way is a ring with one writer and one reader.
  */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
@@ -26,6 +28,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -217,6 +220,7 @@ static PyTypeObject RecordsType = {
 /* ---- handshakes ---- */
 
 #define NICE 10
+#define PLACES 1024
 
 typedef struct Step {
     struct Step *next;
@@ -227,30 +231,40 @@ typedef struct Step {
     long verified;
 } Step;
 
-typedef struct { Step *first, *last; } Steps;
+/* Written by one thread and read by one other. */
+typedef struct {
+    Step *places[PLACES];
+    atomic_uint written, read;
+} Ring;
 
 typedef struct {
     PyObject_HEAD
     pthread_t thread;
-    pthread_mutex_t lock; /* of the three below */
-    pthread_cond_t wanted;
-    Steps waiting, done;
-    int ended;
+    Ring waiting, done;
+    unsigned under_way; /* of the loop alone; both rings have room for all of them */
+    atomic_int ended;
     int started;
-    int fd;
+    int wanted, fd; /* eventfds: for the thread, for the loop */
 } Handshakes;
 
-static void append(Steps *steps, Step *step) {
-    step->next = NULL;
-    if (steps->last) steps->last->next = step;
-    else steps->first = step;
-    steps->last = step;
+static void append(Ring *ring, Step *step) {
+    unsigned at = atomic_load_explicit(&ring->written, memory_order_relaxed);
+    ring->places[at % PLACES] = step;
+    atomic_store_explicit(&ring->written, at + 1, memory_order_release);
 }
 
-static Step *take_first(Steps *steps) {
-    Step *step = steps->first;
-    if (step && !(steps->first = step->next)) steps->last = NULL;
+static Step *take_first(Ring *ring) {
+    unsigned at = atomic_load_explicit(&ring->read, memory_order_relaxed);
+    if (at == atomic_load_explicit(&ring->written, memory_order_acquire)) return NULL;
+    Step *step = ring->places[at % PLACES];
+    atomic_store_explicit(&ring->read, at + 1, memory_order_release);
     return step;
+}
+
+static void tell(int fd) {
+    uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof one);
+    (void)written; /* it is a counter, and never full */
 }
 
 static void forget(Step *step) {
@@ -276,25 +290,18 @@ static void *shake_hands(void *argument) {
     struct sched_param none = {0};
     pthread_setschedparam(pthread_self(), SCHED_OTHER, &none); /* a real-time one would not give way */
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-    pthread_mutex_lock(&self->lock);
-    while (!self->ended) {
+    while (!atomic_load(&self->ended)) {
         Step *step = take_first(&self->waiting);
         if (!step) {
-            pthread_cond_wait(&self->wanted, &self->lock);
+            uint64_t count;
+            ssize_t got = read(self->wanted, &count, sizeof count); /* waits */
+            (void)got;
             continue;
         }
-        pthread_mutex_unlock(&self->lock);
         do_step(step);
-        pthread_mutex_lock(&self->lock);
-        int first = !self->done.first;
         append(&self->done, step);
-        if (first) {
-            uint64_t one = 1;
-            ssize_t written = write(self->fd, &one, sizeof one);
-            (void)written; /* it is a counter, and never full */
-        }
+        tell(self->fd);
     }
-    pthread_mutex_unlock(&self->lock);
     return NULL;
 }
 
@@ -303,10 +310,9 @@ static PyObject *handshakes_new(PyTypeObject *type, PyObject *arguments, PyObjec
         return PyErr_Format(PyExc_TypeError, "Handshakes()");
     Handshakes *self = (Handshakes *)type->tp_alloc(type, 0);
     if (!self) return NULL;
-    pthread_mutex_init(&self->lock, NULL);
-    pthread_cond_init(&self->wanted, NULL);
     self->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (self->fd >= 0 && !pthread_create(&self->thread, NULL, shake_hands, self)) {
+    self->wanted = eventfd(0, EFD_CLOEXEC);
+    if (self->fd >= 0 && self->wanted >= 0 && !pthread_create(&self->thread, NULL, shake_hands, self)) {
         self->started = 1;
         return (PyObject *)self;
     }
@@ -316,16 +322,13 @@ static PyObject *handshakes_new(PyTypeObject *type, PyObject *arguments, PyObjec
 
 static void handshakes_dealloc(Handshakes *self) {
     if (self->started) {
-        pthread_mutex_lock(&self->lock);
-        self->ended = 1;
-        pthread_cond_signal(&self->wanted);
-        pthread_mutex_unlock(&self->lock);
+        atomic_store(&self->ended, 1);
+        tell(self->wanted);
         pthread_join(self->thread, NULL); /* a step at most */
     }
     for (Step *step; (step = take_first(&self->waiting)) || (step = take_first(&self->done));) forget(step);
     if (self->fd >= 0) close(self->fd);
-    pthread_cond_destroy(&self->wanted);
-    pthread_mutex_destroy(&self->lock);
+    if (self->wanted >= 0) close(self->wanted);
     Py_TYPE(self)->tp_free(self);
 }
 
@@ -336,15 +339,15 @@ static PyObject *handshakes_begin(Handshakes *self, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "OOOOO:begin", &owner, &context, &incoming, &outgoing, &token)) return NULL;
     SSL *ssl = connection_in(owner, context, incoming, outgoing);
     if (!ssl) return PyErr_Format(PyExc_ValueError, "no connection of a known kind");
+    if (self->under_way >= PLACES) return PyErr_Format(PyExc_ValueError, "too many steps are under way");
     Step *step = calloc(1, sizeof *step);
     if (!step) return PyErr_NoMemory();
     step->ssl = ssl;
     step->owner = Py_NewRef(owner);
     step->token = Py_NewRef(token);
-    pthread_mutex_lock(&self->lock); /* never held for long: there is no step within it */
+    self->under_way++;
     append(&self->waiting, step);
-    pthread_cond_signal(&self->wanted);
-    pthread_mutex_unlock(&self->lock);
+    tell(self->wanted);
     Py_RETURN_NONE;
 }
 
@@ -352,13 +355,15 @@ PyDoc_STRVAR(next_doc, "next(): (token, kind, why, code) of a step that was done
                        " 2: more has to come, else it failed, and code is that of verifying or 0.");
 static PyObject *handshakes_next(Handshakes *self, PyObject *unused) {
     (void)unused;
-    uint64_t count;
-    pthread_mutex_lock(&self->lock);
     Step *step = take_first(&self->done);
-    ssize_t got = self->done.first ? 0 : read(self->fd, &count, sizeof count); /* readable as long as there are more */
-    pthread_mutex_unlock(&self->lock);
-    (void)got;
+    if (!step) { /* readable as long as there may be more; who comes now has told, or will */
+        uint64_t count;
+        ssize_t got = read(self->fd, &count, sizeof count);
+        (void)got;
+        step = take_first(&self->done);
+    }
     if (!step) Py_RETURN_NONE;
+    self->under_way--;
     PyObject *told = Py_BuildValue("(Oizl)", step->token, step->kind, step->why, step->verified);
     forget(step);
     return told;
