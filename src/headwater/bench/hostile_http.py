@@ -7,8 +7,10 @@ What the good clients publish is not stored, so that they do not wait for a disk
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
+import time
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 from itertools import count
@@ -31,6 +33,8 @@ SMALL: Final = 4096
 TOPIC: Final = "kept"
 PAYLOAD: Final = b'{"value": 1, "text": "' + b"x" * 1000 + b'"}'
 TOGETHER: Final = 200
+SETTLED: Final = 5
+"""Looks at a store that has not changed between them."""
 V5: Final = 5
 
 
@@ -53,6 +57,19 @@ def fill(port: int, messages: int) -> None:
                 while len(rest) >= 2 and len(rest) >= 2 + rest[1]:
                     rest = rest[2 + rest[1] :]
                     left -= 1
+
+
+def settle(port: int, token: str) -> None:
+    """Wait until the store makes no more blocks of what it was filled with."""
+    blocks, same = -1, 0
+    while same < SETTLED:
+        connection = HTTPConnection(HOST, port, timeout=PATIENCE)
+        connection.request("GET", "/v1/store", headers={"Authorization": f"Bearer {token}"})
+        found = json.loads(connection.getresponse().read())["blocks"]
+        connection.close()
+        same = same + 1 if found == blocks else 0
+        blocks = found
+        time.sleep(0.1)
 
 
 class HealthError(Exception):
@@ -248,7 +265,7 @@ ATTACKS: Final = (
         "their number is bounded, and what is made for them; who does not read is cut off",
         "`rest.max_streams`, `rest.max_answer_memory`, `rest.write_timeout`",
         stalled_readers,
-        200 * MIB,
+        400 * MIB,
         ("store", "admin"),
     ),
 )

@@ -24,7 +24,7 @@ from headwater.node.checking import cannot_listen, check_needs
 from headwater.node.config import Config
 from headwater.node.connection_log import log_connections
 from headwater.node.logs import BackgroundHandler, open_sinks
-from headwater.node.process import Collector, give_way_soon, keep_what_is_freed
+from headwater.node.process import SHORT_SWITCH, Collector, give_way_soon, keep_what_is_freed
 from headwater.node.reloading import Reloader
 from headwater.node.selector import run
 from headwater.node.settings import ConfigError
@@ -33,6 +33,7 @@ from headwater.node.transports.contexts import CertificateError
 from headwater.node.transports.sockets import address_text, is_loopback
 from headwater.node.web_settings import most_connections
 from headwater.web.admission import SPARE
+from headwater.web.priority import come_first
 
 if TYPE_CHECKING:
     from headwater.node.admin.serving import AdminServer
@@ -89,7 +90,11 @@ async def _serve(
     config: Config, live: LiveView | None, read: Callable[[], Config], handler: BackgroundHandler, files: int
 ) -> int:
     keep_what_is_freed()
-    give_way_soon()
+    if config.admin.enabled or config.rest.enabled:
+        come_first()
+        give_way_soon(SHORT_SWITCH)
+    else:
+        give_way_soon()
     broker = Broker(config)
     broker.server.most_sockets = files
     log_connections(broker.hooks)

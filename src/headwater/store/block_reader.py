@@ -36,6 +36,7 @@ class BlockReader:
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._size = 0
         self._whole: tuple[int, Chunk] | None = None
+        self._making: dict[int, threading.Lock] = {}
         self._gone = 0
         """Blocks that begin before here have been removed."""
         self._lock = threading.Lock()
@@ -74,9 +75,17 @@ class BlockReader:
                 self._size -= 0 if index is None else index.size
 
     def _all(self, block: Summary, index: Index, names: Sequence[str]) -> Chunk:
-        known = self._whole
-        if known is not None and known[0] == block.first:
-            return known[1]
+        with self._lock:
+            making = self._making.setdefault(block.first, threading.Lock())
+        with making:  # who wants the same one waits for it, instead of making it, too
+            try:
+                known = self._whole
+                return known[1] if known is not None and known[0] == block.first else self._made(block, index, names)
+            finally:
+                with self._lock:
+                    self._making.pop(block.first, None)
+
+    def _made(self, block: Summary, index: Index, names: Sequence[str]) -> Chunk:
         records = self._shelf.pages(block.first)
         if len(records) != block.pages:
             raise self._missing(block)

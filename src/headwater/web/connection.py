@@ -32,6 +32,8 @@ FORGOTTEN: Final = 1 << 20
 """Bytes of it."""
 LITTLE: Final = 64 << 10
 """Bytes of a body that are read though nobody wants them, to keep the connection."""
+READ: Final = 32 << 10
+"""Bytes read at once: a system call is not interrupted, and others may need its processor."""
 MOST_LINES: Final = 256
 """Lines of a head: each costs as much to parse as a short request."""
 
@@ -92,6 +94,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._real = transport
+        if hasattr(transport, "max_size"):
+            transport.max_size = READ  # of asyncio's own transports
         super().connection_made(_Transport(transport, self._close))  # type: ignore[arg-type]
         self._enter("first byte", self._opened_at + self._bounds.first_byte - self.loop.time())
 

@@ -2,8 +2,9 @@
 
 Theory. What needs no state of the broker (HTTP, the token, parsing, writing JSON) is done in the API's thread. What
 does is handed to the broker's loop as a function, and runs there between two turns, so that it sees the broker whole.
-A long list is a generator: some 30 µs of it are done in a turn, then the broker's clients have theirs. A thing may
-change between two slices; a generator has to be ready for that. At most `TOGETHER` lists are being made at a time.
+What takes long there is a generator: some 30 µs of it are done in a turn, then the broker's clients have theirs. A
+thing may change between two slices; a generator has to be ready for that. At most `TOGETHER` of them go on at a time.
+Single values (a name, a length) may be read in any thread, so lists hardly need the loop: it says what is on a page.
 
 Where API and broker share a loop (tests, programs of their own), there is nobody to hand to, and slices are taken with
 turns of that loop between them all the same.

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import to_json
 
 from headwater.disk.errors import StorageError
 from headwater.message import NEVER, Message
@@ -80,9 +79,9 @@ ClientId = Annotated[str, Path(min_length=1, max_length=65535)]
 Topic = Annotated[str, Query(min_length=1, max_length=65535, description="A topic name.")]
 
 
-def as_json(page: views.Fields) -> Response:
-    """Written at once: FastAPI would check what we have just made, which takes three times as long."""
-    return Response(to_json(page), media_type="application/json")
+def as_json(page: bytes) -> Response:
+    """FastAPI would check what we have just made, which takes three times as long."""
+    return Response(page, media_type="application/json")
 
 
 @routes.get("/statistics")

@@ -1,19 +1,21 @@
 """What the admin API shows: a model for each kind of thing, made from the broker's own objects.
 
 Nothing of what a client sends as a secret is in them. Pages are bounded in what they hold and in what is looked at for
-them. What is on them is read on the broker's loop in slices (reach.py), as dictionaries, which are cheap to make; each
-shows a thing as it was at that moment. The models describe them, and are made where single things are shown.
+them. Which things are on them is asked of the broker's loop (reach.py); they become dictionaries, and JSON, in the
+API's thread. The models describe them, and are made where single things are shown.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import sys
-from collections.abc import Iterator
+import time
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
 
 from headwater.message import NEVER, Message, Subscription
 from headwater.node.admin.reach import Far, Reach
@@ -27,6 +29,10 @@ from headwater.session.session import Session
 MOST_ITEMS: Final = 200
 MOST_LOOKED_AT: Final = 5000
 """Things looked at for one page, of which perhaps few belong on it."""
+LOOKS: Final = 100
+"""Things looked at before other requests have their turn."""
+TOGETHER: Final = 20
+"""Things that become JSON at once."""
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 Item = TypeVar("Item")
@@ -95,6 +101,7 @@ class RetainedMessage(RetainedView):
 
 
 def session_fields(session: Session, now: float) -> Fields:
+    will = session.will
     return {
         "client_id": session.client_id,
         "username": session.username,
@@ -104,7 +111,7 @@ def session_fields(session: Session, now: float) -> Fields:
         "subscriptions": len(session.subscriptions),
         "in_flight": len(session.outbound.flights),
         "queued": session.outbound.waiting(),
-        "will": None if session.will is None else session.will.topic,
+        "will": None if will is None else will.topic,
     }
 
 
@@ -150,7 +157,8 @@ def _retained(broker: Broker, start: int, count: int) -> list[Message]:
 
 
 class Pages:
-    """Lists of what one broker has."""
+    """Lists of what one broker has. Which things are on a page is asked of the broker's loop, which takes microseconds;
+    single values of a thing may be read in any thread."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
@@ -158,86 +166,74 @@ class Pages:
         self._sessions = Far[Session](_sessions)
         self._retained = Far[Message](_retained)
 
-    async def clients(self, offset: int, limit: int) -> Fields:
-        next_page: list[int | None] = []
+    async def clients(self, offset: int, limit: int) -> bytes:
+        channels = await self._reach.ask(lambda broker: self._channels.some(broker, offset, limit))
+        now = time.monotonic()
+        items: list[Fields] = []
+        for each in channels:
+            session = each.session
+            if each.state == CONNECTED and session is not None:
+                items.append(client_fields(each, session, now))
+        return written(items, next_offset(offset, len(channels), len(self._server.channels)))
 
-        def made(broker: Broker) -> Iterator[Fields | None]:
-            server = broker.server
-            channels = self._channels.some(broker, offset, limit)
-            next_page.append(next_offset(offset, len(channels), len(server.channels)))
-            for each in channels:
-                session = each.session if each.state == CONNECTED else None
-                yield None if session is None else client_fields(each, session, server.hot.now)
+    async def sessions(self, offset: int, limit: int) -> bytes:
+        sessions = await self._reach.ask(lambda broker: self._sessions.some(broker, offset, limit))
+        now = time.monotonic()
+        items = [session_fields(each, now) for each in sessions]
+        return written(items, next_offset(offset, len(sessions), len(self._server.sessions)))
 
-        return {"items": await self._reach.collect(made), "next": next_page[0]}
+    @property
+    def _server(self) -> Server:
+        return self._reach.broker.server
 
-    async def sessions(self, offset: int, limit: int) -> Fields:
-        next_page: list[int | None] = []
-
-        def made(broker: Broker) -> Iterator[Fields]:
-            server = broker.server
-            sessions = self._sessions.some(broker, offset, limit)
-            next_page.append(next_offset(offset, len(sessions), len(server.sessions)))
-            for each in sessions:
-                yield session_fields(each, server.hot.now)
-
-        return {"items": await self._reach.collect(made), "next": next_page[0]}
-
-    async def subscriptions(self, client_id: str | None, after: str, limit: int) -> Fields:
+    async def subscriptions(self, client_id: str | None, after: str, limit: int) -> bytes:
         """`after` is a session's place and, within it, a subscription's: `12:3`."""
         place, _, within = after.partition(":")
         start, skip = int(place), int(within)
-        next_page: list[str | None] = [None]
+        if client_id is None:
+            sessions = await self._reach.ask(lambda broker: self._sessions.some(broker, start, MOST_LOOKED_AT))
+        else:
+            found = self._server.sessions.get(client_id)
+            sessions = [] if found is None or start else [found]
+        items: list[Fields] = []
+        for index, session in enumerate(sessions, start):
+            if index % LOOKS == 0:
+                await asyncio.sleep(0)
+            wanted = limit - len(items)
+            chosen = list(islice(session.subscriptions.values(), skip, skip + wanted))
+            items += [_subscription_fields(session.client_id, each) for each in chosen]
+            if skip + len(chosen) < len(session.subscriptions):
+                return written(items, f"{index}:{skip + len(chosen)}")
+            skip = 0
+        end = start + len(sessions)
+        more = client_id is None and end < len(self._server.sessions)
+        return written(items, f"{end}:0" if more else None)
 
-        def made(broker: Broker) -> Iterator[Fields | None]:
-            server = broker.server
-            count, left = skip, limit
-            if client_id is None:
-                sessions = self._sessions.some(broker, start, MOST_LOOKED_AT)
-            else:
-                found = server.sessions.get(client_id)
-                sessions = [] if found is None or start else [found]
-            for index, session in enumerate(sessions, start):
-                yield None
-                chosen = list(islice(session.subscriptions.values(), count, count + left))
-                for each in chosen:
-                    yield _subscription_fields(session.client_id, each)
-                left -= len(chosen)
-                if count + len(chosen) < len(session.subscriptions):
-                    next_page[0] = f"{index}:{count + len(chosen)}"
-                    return
-                count = 0
-            end = start + len(sessions)
-            if client_id is None and end < len(server.sessions):
-                next_page[0] = f"{end}:0"
+    async def retained(self, filter: str, offset: int, limit: int) -> bytes:
+        retained = self._server.router.retained
+        now = time.monotonic()
+        if not has_wildcard(filter):
+            found = retained.get(filter)
+            alive = [] if found is None or found.expires_at <= now or offset else [found]
+            return written([retained_fields(each, now) for each in alive], None)
+        messages = await self._reach.ask(lambda broker: self._retained.some(broker, offset, MOST_LOOKED_AT))
+        items: list[Fields] = []
+        looked_at = 0
+        for message in messages:
+            if len(items) == limit:
+                break
+            if looked_at % LOOKS == 0:
+                await asyncio.sleep(0)
+            looked_at += 1
+            if message.expires_at > now and matches(filter, message.topic):
+                items.append(retained_fields(message, now))
+        return written(items, next_offset(offset, looked_at, len(retained)))
 
-        return {"items": await self._reach.collect(made), "next": next_page[0]}
 
-    async def retained(self, filter: str, offset: int, limit: int) -> Fields:
-        next_page: list[int | None] = [None]
-
-        def one(broker: Broker) -> Iterator[Fields]:
-            now = broker.server.hot.now
-            found = broker.server.router.retained.get(filter)
-            if found is not None and found.expires_at > now and not offset:
-                yield retained_fields(found, now)
-
-        def made(broker: Broker) -> Iterator[Fields | None]:
-            now = broker.server.hot.now
-            count = looked_at = 0
-            for message in self._retained.some(broker, offset, MOST_LOOKED_AT):
-                if count == limit:
-                    break
-                looked_at += 1
-                if message.expires_at > now and matches(filter, message.topic):
-                    count += 1
-                    yield retained_fields(message, now)
-                else:
-                    yield None
-            next_page[0] = next_offset(offset, looked_at, len(broker.server.router.retained))
-
-        items = await self._reach.collect(made if has_wildcard(filter) else one)
-        return {"items": items, "next": next_page[0]}
+def written(items: list[Fields], next_page: int | str | None) -> bytes:
+    """As JSON, some at a time: what is written at once lets no other thread run."""
+    parts = [to_json(items[start : start + TOGETHER])[1:-1] for start in range(0, len(items), TOGETHER)]
+    return b'{"items":[' + b",".join(parts) + b'],"next":' + to_json(next_page) + b"}"
 
 
 def _subscription_fields(client_id: str, subscription: Subscription) -> Fields:

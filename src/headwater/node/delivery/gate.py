@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
@@ -111,19 +113,35 @@ class BrokerGate(Gate):
     # ---- who ---------------------------------------------------------------------------------------------------
 
     async def authenticate(self, approach: Approach) -> Caller:
-        return await self._on_loop(self._authenticate(approach))
+        credentials = _credentials(approach.authorization)  # what is no use at all does not reach the broker
+        _, secret, is_token = credentials
+        if is_token and self._token is not None and self._token.is_shown_by(_text(secret)):
+            if approach.address in self._connections and not self.broker.server.access.bans:
+                return self._trusted(approach, secret)  # nothing is asked of the broker that belongs to its loop
+            return await self._soon(partial(self._trusted, approach, secret))
+        return await self._on_loop(self._authenticate(approach, credentials))
 
-    async def _authenticate(self, approach: Approach) -> Caller:
+    def _trusted(self, approach: Approach, secret: bytes | None) -> Caller:
+        """Who has shown `rest.token`, unless it is banned."""
+        channel = self._channel(approach)
+        if approach.address not in self._connections or self.broker.server.access.bans:
+            self.broker.server.hot.now = time.monotonic()
+            packet = Connect("", V5, password=secret)
+            channel.learn(packet)
+            refusal = self._admit(channel, packet)
+            if refusal is not None:
+                raise _refused(refusal, True)
+        channel.username = None
+        return BrokerCaller(self, channel, None, asks=False)
+
+    async def _authenticate(self, approach: Approach, credentials: tuple[str | None, bytes | None, bool]) -> Caller:
         server = self.broker.server
         server.hot.now = time.monotonic()
-        user, secret, is_token = _credentials(approach.authorization)
+        user, secret, is_token = credentials
         channel = self._channel(approach)
         packet = Connect("", V5, username=user, password=secret)
         channel.learn(packet)
         refusal = self._admit(channel, packet)
-        if refusal is None and is_token and self._token is not None and self._token.is_shown_by(_text(secret)):
-            channel.username = None
-            return BrokerCaller(self, channel, None, asks=False)
         if refusal is None and secret is None and user is None:
             _check_host(approach, channel)
         if refusal is None:
@@ -285,6 +303,34 @@ class BrokerGate(Gate):
         return session
 
     # ---- threads -----------------------------------------------------------------------------------------------
+
+    async def _soon(self, work: Callable[[], Found]) -> Found:
+        """Something short, done on the broker's loop without a task of its own."""
+        here = asyncio.get_running_loop()
+        answer: asyncio.Future[Found] = here.create_future()
+
+        def done(found: Any, error: Exception | None) -> None:
+            if not answer.done():
+                if error is not None:
+                    answer.set_exception(error)
+                else:
+                    answer.set_result(found)
+
+        def there() -> None:
+            found: Any = None
+            failure: Exception | None = None
+            try:
+                found = work()
+            except Exception as error:
+                failure = error
+            with contextlib.suppress(RuntimeError):  # who asked has ended
+                here.call_soon_threadsafe(done, found, failure)
+
+        try:
+            self._loop.call_soon_threadsafe(there)
+        except RuntimeError:
+            raise Refused(503, "unavailable", "the broker has stopped") from None
+        return await answer
 
     async def _on_loop(self, work: Coroutine[Any, Any, Found]) -> Found:
         """Done on the broker's loop, awaited on REST's."""

@@ -43,10 +43,10 @@ class RestSettings(WebSettings):
     )
     max_streams_per_address: int = Field(default=32, ge=1, description="The same for one address (of IPv6: a /64).")
     max_answer_memory: int = Field(
-        default=64 << 20,
+        default=128 << 20,
         ge=1024,
-        description="Bytes of answers that are made and not read by their callers; above, no more are made until there "
-        "is room, and who has read nothing for two seconds is cut off.",
+        description="Bytes of answers, and of what they are made from, that are not read by their callers; above, no "
+        "more are made until there is room, and who has read nothing for two seconds is cut off.",
     )
 
     @model_validator(mode="after")

@@ -27,7 +27,7 @@ log = logging.getLogger("headwater.rest")
 IMPATIENT: Final = 2.0
 EXPECTED: Final = 4 << 20
 """Bytes that a step is taken to have until it is made: the most that it usually has."""
-LOOK: Final = 0.1
+LOOK: Final = 0.02
 """Seconds between two looks for memory."""
 
 
@@ -37,6 +37,8 @@ class Answer:
     def __init__(self, answers: Answers, address: str, abort: Callable[[], None] | None) -> None:
         self.size = 0
         self.moved_at = time.monotonic()
+        self.source = 0
+        """Bytes of messages from which its next steps are made; set by the thread that makes them."""
         self.is_sent = False
         """Whether what it holds waits for its caller, and not for us."""
         self.address = address
@@ -44,14 +46,19 @@ class Answer:
         self._abort = abort
 
     def hold(self, size: int) -> None:
-        """So many bytes have been made for it, and are to be taken."""
-        self._count(size)
+        """So many bytes have been made for it, and are to be taken. What they are made from is held, too: a block has
+        up to 32 MiB."""
+        self._count(size + self.source)
         self.is_sent = True
         self.moved_at = time.monotonic()
 
     def _count(self, size: int) -> None:
         self._answers.used += size - self.size
         self.size = size
+
+    def note(self, source: int) -> None:
+        """By the thread that makes its steps."""
+        self.source = source
 
     def moved(self) -> None:
         """Its caller has taken something."""
@@ -63,13 +70,13 @@ class Answer:
 
     async def room(self) -> None:
         """Returns when its next step may be made; its caller has taken all others."""
-        self._count(0)
+        self._count(self.source)
         self.is_sent = False
         answers = self._answers
-        while answers.used >= answers.most:
+        while answers.used - self.size >= answers.most:
             answers.press()
             await asyncio.sleep(LOOK)
-        self._count(min(EXPECTED, answers.most))
+        self._count(self.source + min(EXPECTED, answers.most))
 
     def cut(self) -> None:
         log.info("an answer to %s was cut off: nothing of it was read, and others need the memory", self.address)
@@ -117,6 +124,7 @@ class Answers:
         try:
             yield answer
         finally:
+            answer.source = 0
             answer.hold(0)
             self._open.discard(answer)
 

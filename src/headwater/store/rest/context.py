@@ -31,7 +31,7 @@ class Limits(NamedTuple):
     tails: int = 32
     streams: int = 48
     streams_per_address: int = 32
-    memory: int = 64 << 20
+    memory: int = 128 << 20
 
 
 class Context:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
+from functools import partial
 from typing import Annotated, Final, Literal
 from urllib.parse import urlencode
 
@@ -137,7 +138,7 @@ async def messages(
     elif columns is not None:
         raise unprocessable("`columns` is for Arrow")
     arrow = Arrow(None if compression == "none" else compression, _columns(columns))
-    made = steps(context.store, query._replace(limit=limit), form, gzip, arrow)
+    made = partial(steps, context.store, query._replace(limit=limit), form, gzip, arrow)
     with answering(context.store):
         return await streamed(
             context.answers, context.threads, request.scope, made, caller, MEDIA_TYPES[form], _headers(gzip)

@@ -23,6 +23,7 @@ from headwater.store.store import Store
 
 Piece = bytes | memoryview
 Step = list[Piece]
+Note = Callable[[int], None]
 
 ROWS: Final = 200
 """Messages of a step that makes text: less than a millisecond, during which no other thread may run."""
@@ -45,27 +46,36 @@ class Arrow(NamedTuple):
     columns: tuple[str, ...] = ARROW_COLUMNS
 
 
-def steps(store: Store, query: Query, form: str, gzip: bool, arrow: Arrow) -> Generator[Step, None, None]:
-    """Nothing is done before the first step is asked for. Raises what `Store.select` does."""
+def steps(
+    store: Store, query: Query, form: str, gzip: bool, arrow: Arrow, note: Note | None = None
+) -> Generator[Step, None, None]:
+    """Nothing is done before the first step is asked for. Raises what `Store.select` does. `note` is told how many
+    bytes of messages are held for the steps to come."""
     if form == ARROW:
-        return _arrow(store, query, arrow)
+        return _arrow(store, query, arrow, note)
     head, lines = (csv_head(), csv_lines) if form == CSV else (b"", json_lines)
-    text = _text(store, query, head, lines)
+    text = _text(store, query, head, lines, note)
     return _gzipped(text) if gzip else text
 
 
-def parts(store: Store, query: Query, rows: int = ROWS, size: int = SIZE) -> Generator[Chunk | None, None, None]:
+def parts(
+    store: Store, query: Query, rows: int = ROWS, size: int = SIZE, note: Note | None = None
+) -> Generator[Chunk | None, None, None]:
     """What is dealt with in one step each; None: nothing was found in a while."""
     for chunk in scanned(store, query):
+        if note is not None:
+            note(0 if chunk is None else len(chunk.payload.data))
         if chunk is None:
             yield None
         else:
             yield from portions(chunk, rows, size)
 
 
-def _text(store: Store, query: Query, head: bytes, lines: Callable[[Chunk], bytes]) -> Generator[Step, None, None]:
+def _text(
+    store: Store, query: Query, head: bytes, lines: Callable[[Chunk], bytes], note: Note | None
+) -> Generator[Step, None, None]:
     """The head comes with the first messages: before they are there, it may turn out that they cannot be had."""
-    for part in parts(store, query):
+    for part in parts(store, query, note=note):
         if part is None:
             yield []
         else:
@@ -87,11 +97,11 @@ def gzipped(body: bytes) -> bytes:
     return compressor.compress(body) + compressor.flush()
 
 
-def _arrow(store: Store, query: Query, wanted: Arrow) -> Generator[Step, None, None]:
+def _arrow(store: Store, query: Query, wanted: Arrow, note: Note | None) -> Generator[Step, None, None]:
     from headwater.store.arrow import StreamWriter
 
     writer = StreamWriter(wanted.compression, wanted.columns)
-    for part in parts(store, query, BATCH, BATCH_SIZE):
+    for part in parts(store, query, BATCH, BATCH_SIZE, note):
         yield [] if part is None else writer.write(part)
     yield writer.end()
 

@@ -15,8 +15,9 @@ from starlette.types import Receive, Scope, Send
 from headwater.disk.errors import StorageError
 from headwater.store.rest.answers import Answer, Answers
 from headwater.store.rest.gate import Caller
-from headwater.store.rest.rendering import Piece, Step
+from headwater.store.rest.rendering import Note, Piece, Step
 from headwater.store.store import PositionGone
+from headwater.web.priority import give_way
 
 log = logging.getLogger("headwater.rest")
 
@@ -35,7 +36,7 @@ class Threads:
     """For whatever would keep the loop: reading from disk, making thousands of rows."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rest")
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rest", initializer=give_way)
         self.stopping = False
         """What goes on for long is to end soon."""
 
@@ -100,7 +101,7 @@ async def streamed(
     answers: Answers,
     threads: Threads,
     scope: Scope,
-    steps: Generator[Step, None, None],
+    made: Callable[[Note], Generator[Step, None, None]],
     caller: Caller,
     media_type: str,
     headers: Mapping[str, str],
@@ -109,7 +110,7 @@ async def streamed(
     are too many."""
     with contextlib.ExitStack() as stack:
         answer = stack.enter_context(answers.stream(scope))
-        iterator = threads.each(steps, answer)
+        iterator = threads.each(made(answer.note), answer)
         first: Step = await anext(iterator, [])
         pieces = _pieces(first, iterator, threads, caller, answer)
         return Stream(stack.pop_all(), pieces, headers, media_type)
@@ -134,18 +135,22 @@ async def _taken(step: Step, answer: Answer) -> AsyncGenerator[Piece, None]:
     """The parts of a step, which counts until the last of them is taken; another one may have been made meanwhile."""
     size = sum(len(piece) for piece in step)
     answer.hold(2 * size)
-    for part in _parts(step):
-        yield part
-        answer.moved()
-    answer.hold(size)
+    try:
+        for part in _parts(step):
+            yield part
+            answer.moved()
+        answer.hold(size)
+    finally:
+        step.clear()  # frames of an answer that was cut off may be there for a while
 
 
 def _parts(step: Step) -> Iterator[Piece]:
+    """Copies, not views: one that is left behind would hold all that the step was made from."""
     for piece in step:
         if len(piece) > WRITTEN:
             view = memoryview(piece)
             for start in range(0, len(view), WRITTEN):
-                yield view[start : start + WRITTEN]
+                yield bytes(view[start : start + WRITTEN])
         elif piece:
             yield piece
 
@@ -165,6 +170,6 @@ class Whole(Response):
             self._answer.hold(len(self.body))
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             for part in _parts([self.body]):
-                await send({"type": "http.response.body", "body": bytes(part), "more_body": True})
+                await send({"type": "http.response.body", "body": part, "more_body": True})
                 self._answer.moved()
             await send({"type": "http.response.body", "body": b""})

@@ -19,7 +19,7 @@ from headwater.store.rest.errors import described, gone, unprocessable
 from headwater.store.rest.formats import objects
 from headwater.store.rest.gate import Caller
 from headwater.store.rest.parameters import After, Conditions, OnlyKnown, for_caller, position_of
-from headwater.store.rest.rendering import parts
+from headwater.store.rest.rendering import Note, parts
 from headwater.store.rest.streaming import Streamed
 from headwater.store.rest.tails import PAUSE, QUIET
 from headwater.store.store import PositionGone, Store
@@ -99,6 +99,7 @@ class EventStream(Streamed):
                             self._answer.hold(2 * len(events))
                             yield events
                             sent = time.monotonic()
+                self._answer.note(0)
                 self._answer.hold(0)
                 await asyncio.sleep(PAUSE)
             else:
@@ -111,7 +112,9 @@ class EventStream(Streamed):
         store = self._context.store
         query = self._query._replace(after=self._position, before=until)
         try:
-            async with contextlib.aclosing(self._context.threads.each(_events(store, query), self._answer)) as steps:
+            async with contextlib.aclosing(
+                self._context.threads.each(_events(store, query, self._answer.note), self._answer)
+            ) as steps:
                 async for events in steps:
                     yield events
         except PositionGone as error:
@@ -126,9 +129,9 @@ async def _wait(more: asyncio.Event, seconds: float) -> None:
         await asyncio.wait_for(more.wait(), max(0.0, seconds))
 
 
-def _events(store: Store, query: Query) -> Generator[bytes, None, None]:
+def _events(store: Store, query: Query, note: Note) -> Generator[bytes, None, None]:
     """In a thread."""
-    for part in parts(store, query):
+    for part in parts(store, query, note=note):
         rows = [] if part is None else objects(part)
         yield b"".join(
             [f"id: {store.id}:{row['position']}\ndata: ".encode() + orjson.dumps(row) + b"\n\n" for row in rows]
