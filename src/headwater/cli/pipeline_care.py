@@ -119,7 +119,7 @@ def _reading(command: str) -> Iterator[None]:
 
 def compact(
     lake: LakeFolder = FOLDER,
-    keep: Annotated[int, typer.Option("--keep", min=1, help="Hours for which replaced files stay, for readers.")] = 168,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Hours for which replaced files stay, for readers.")] = 1,
     tables: Annotated[
         list[str] | None, typer.Option("--table", metavar="TABLE", help="Only this one; repeat.  [default: all]")
     ] = None,

@@ -85,7 +85,7 @@ FROM odd ORDER BY window_start, topic, device, metric
 def remembered(lake: Lake) -> Settings:
     """Those with which gold is made; the defaults, if nobody has noted it."""
     log = _log(lake.path(GOLD))
-    made = None if log is None else made_with(log, log.open())
+    made = None if log is None else made_with(log, log.look())
     known = {each.name for each in dataclasses.fields(Settings)} - {"clock_ahead", "clock_behind"}
     try:
         found = {name: value for name, value in (made or {}).items() if name in known}
@@ -133,7 +133,7 @@ def _marked(rows: pa.Table, is_final: bool) -> pa.Table:
 def final_until(lake: Lake) -> datetime | None:
     """Windows that begin before this are in gold."""
     log = _log(lake.path(GOLD))
-    note = None if log is None else log.open().transaction_version(UNTIL)
+    note = None if log is None else log.look().note(UNTIL)
     return None if note is None else _EPOCH + timedelta(microseconds=note)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from headwater.pipeline.lake.log import CHECKPOINT_EVERY, NAMES, LakeError, Log
+from headwater.pipeline.lake.keeping import Keeping
+from headwater.pipeline.lake.log import NAMES, LakeError, Log
 from headwater.pipeline.lake.types import ARROW, arrow_schema, ddl_of
 from headwater.pipeline.tables import BRONZE, TABLES, Table
 from tests.pipeline.lake.some_rows import contents, messages, names, parquet_files, rows, span, written
 
 JOB = "job"
+CHECKPOINT_EVERY = Keeping().checkpoint_every
 
 
 @pytest.fixture
@@ -167,8 +170,9 @@ def test_checkpoints_keep_notes_and_names(log: Log) -> None:
     opened.cleanup_metadata()
     for old in sorted((log.folder / "_delta_log").glob("*.json"))[: CHECKPOINT_EVERY - 5]:
         old.unlink()  # as others do after a month
-    assert log.positions(JOB) == {"s0": 105, "s1": 103, "s2": 104}
-    assert log.batch("query") == 105
+    for each in (log, Log(log.folder)):
+        assert each.positions(JOB) == {"s0": 24, "s1": 25, "s2": 23}
+        assert each.batch("query") == 25
 
 
 def test_names_of_stores_survive_those_who_write_at_the_same_time_and_torn_lines(log: Log) -> None:
@@ -187,6 +191,54 @@ def test_tidying_leaves_the_names_of_stores(log: Log) -> None:
     log.open().vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
     assert not (log.folder / stray.path).exists()
     assert log.positions(JOB) == {"s1": 1} and names(log.folder) == [("s1", 1)]
+
+
+# ---- held tables ---------------------------------------------------------------------------------------------------
+
+
+def test_a_view_does_not_change_while_the_table_does(log: Log) -> None:
+    """Files of one version and positions of another would lose rows."""
+    add(log, "s", 1, 2)
+    view = log.look()
+    assert log.look() is view
+    add(log, "s", 3, 4)
+    add(Log(log.folder), "s", 5, 6)  # of another process
+    assert (view.positions(JOB), len(view.paths())) == ({"s": 2}, 1)
+    now = log.look()
+    assert (now.positions(JOB), len(now.paths()), now.version) == ({"s": 6}, 3, 3)
+
+
+def test_a_table_that_was_made_anew_is_not_taken_for_the_one_before(log: Log) -> None:
+    for position in range(1, 4):
+        add(log, "s", position, position)
+    shutil.rmtree(log.folder)
+    assert not log.exists()
+    other = Log(log.folder)
+    other.create(rows("s", 1, 1).schema)
+    add(other, "t", 1, 9)
+    assert log.positions(JOB) == {"t": 9} and len(log.paths()) == 1
+    add(log, "t", 10, 11)
+    assert names(log.folder) == span("t", 1, 11)
+
+
+def test_a_held_table_follows_when_commits_it_has_not_read_are_gone(log: Log) -> None:
+    add(log, "s", 1, 1)
+    other = Log(log.folder)
+    for position in range(2, 2 * CHECKPOINT_EVERY):
+        add(other, "s", position, position)
+    for old in sorted((log.folder / "_delta_log").glob("*.json"))[:CHECKPOINT_EVERY]:
+        old.unlink()
+    assert log.positions(JOB) == {"s": 2 * CHECKPOINT_EVERY - 1}
+    assert len(log.paths()) == 2 * CHECKPOINT_EVERY - 1
+
+
+def test_properties_of_a_table_that_is_there_are_changed_once(log: Log) -> None:
+    other = Log(log.folder, properties=Keeping(keep_log=7200.0).properties())
+    other.configure()
+    assert DeltaTable(str(log.folder)).metadata().configuration["delta.logRetentionDuration"] == "interval 7200 seconds"
+    version = other.look().version
+    other.configure()
+    assert other.look().version == version
 
 
 # ---- schemas -------------------------------------------------------------------------------------------------------

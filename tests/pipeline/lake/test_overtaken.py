@@ -37,7 +37,7 @@ def positions_in(log: Log) -> list[int]:
 
 
 def test_what_somebody_else_has_committed_since_one_looked_is_not_committed_again(log: Log) -> None:
-    seen = log.open()
+    seen = log.look()
     written = files(log, 5, 8)
     log.commit(files(log, 5, 8), {}, job=JOB, positions={"s": 8})
     with pytest.raises(LakeError, match="somebody else has written"):
@@ -46,7 +46,7 @@ def test_what_somebody_else_has_committed_since_one_looked_is_not_committed_agai
 
 
 def test_new_columns_do_not_hide_it(log: Log) -> None:
-    seen = log.open()
+    seen = log.look()
     written = files(log, 5, 5, depth=pa.array([1.5]))
     log.commit(files(log, 5, 5), {}, job=JOB, positions={"s": 5})
     with pytest.raises(LakeError, match="somebody else has written"):
@@ -55,7 +55,7 @@ def test_new_columns_do_not_hide_it(log: Log) -> None:
 
 
 def test_commits_about_something_else_do_no_harm(log: Log) -> None:
-    seen = log.open()
+    seen = log.look()
     log.commit([], {"another": 1}, job="recovery", positions={"s": 8})
     log.commit(files(log, 5, 8), {}, job=JOB, positions={"s": 8}, seen=seen)
     assert positions_in(log) == list(range(1, 9))
@@ -69,9 +69,44 @@ def test_a_commit_that_comes_while_another_is_under_way_is_refused(log: Log, mon
     def overtake(point: str, about: str = "") -> None:
         if point == "pipeline-before-commit":
             monkeypatch.undo()
-            log.commit(other, {}, job=JOB, positions={"s": 8})
+            Log(log.folder).commit(other, {}, job=JOB, positions={"s": 8})  # of another process
 
     monkeypatch.setattr("headwater.pipeline.lake.log.crash_point", overtake)
     with pytest.raises(LakeError, match="at the same time"):
-        log.commit(written, {}, job=JOB, positions={"s": 8}, seen=log.open())
+        log.commit(written, {}, job=JOB, positions={"s": 8}, seen=log.look())
     assert positions_in(log) == list(range(1, 9))
+
+
+def test_files_that_are_replaced_while_they_are_replaced_are_there_once(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the files in `commit` and the commit itself; notes do not tell of it."""
+    log.commit(files(log, 5, 8), {}, job=JOB, positions={"s": 8})
+    written, other, replaced = files(log, 1, 8), files(log, 1, 8), log.paths()
+
+    def overtake(point: str, about: str = "") -> None:
+        if point == "pipeline-before-commit":
+            monkeypatch.undo()
+            Log(log.folder).commit(other, {}, replaced=replaced, changes=False)
+
+    monkeypatch.setattr("headwater.pipeline.lake.log.crash_point", overtake)
+    with pytest.raises(LakeError, match="somebody else has replaced files"):
+        log.commit(written, {}, replaced=replaced, changes=False)
+    assert positions_in(log) == list(range(1, 9))
+
+
+def test_a_commit_between_the_looks_does_not_keep_files_from_being_replaced(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bronze goes on while its files are compacted."""
+    log.commit(files(log, 5, 8), {}, job=JOB, positions={"s": 8})
+    written, other, replaced = files(log, 1, 8), files(log, 9, 9), log.paths()
+
+    def overtake(point: str, about: str = "") -> None:
+        if point == "pipeline-before-commit":
+            monkeypatch.undo()
+            Log(log.folder).commit(other, {}, job=JOB, positions={"s": 9})
+
+    monkeypatch.setattr("headwater.pipeline.lake.log.crash_point", overtake)
+    log.commit(written, {}, replaced=replaced, changes=False)
+    assert positions_in(log) == list(range(1, 10)) and log.positions(JOB) == {"s": 9}

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 from headwater.pipeline.derive.completeness import holes
 from headwater.pipeline.jobs.bronze import APP
 from headwater.pipeline.jobs.positions import Ranges, union, without
+from headwater.pipeline.lake.dataset import dataset
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.sink import FIRST
 from headwater.pipeline.lake.snapshot import Snapshot
+from headwater.pipeline.lake.upkeep import noted_deletions
 from headwater.pipeline.tables import BRONZE, ERASED
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ def erased_ranges(lake: Lake) -> Ranges:
     snapshot = lake.snapshot(ERASED)
     if not snapshot.files:
         return {}
-    rows = snapshot.table.to_pyarrow_table(columns=["store", "first", "last"]).to_pylist()
+    rows = dataset(snapshot.log).to_table(columns=["store", "first", "last"]).to_pylist()
     return union((row["store"], row["first"], row["last"]) for row in rows)
 
 
@@ -44,8 +46,9 @@ def holes_of(spark: SparkSession, bronze: Snapshot, erased: Ranges) -> Ranges:
 
 
 def deletions(lake: Lake) -> list[str]:
-    """Deletions of rows of bronze by other tools that nobody has noted, as far back as its log goes: when each was."""
+    """Deletions of rows of bronze by other tools that nobody has noted: when each was. Those of which the log has
+    forgotten the commit are noted beside it."""
     known = lake.snapshot(ERASED).note(CONSIDERED)
-    history = lake.log(BRONZE).open().history()
-    found = [each for each in history if each.get("operation") == "DELETE" and each.get("version", 0) > (known or -1)]
-    return [f"version {each['version']}" for each in found]
+    log = lake.log(BRONZE)
+    logged = {each.get("version", 0) for each in log.open().history() if each.get("operation") == "DELETE"}
+    return [f"version {each}" for each in sorted(logged | noted_deletions(log)) if each > (known or -1)]

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.pipeline.decoding import Rules
+from headwater.pipeline.lake.dataset import dataset
 from headwater.pipeline.lake.files import write_files
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import Positions
@@ -55,7 +56,7 @@ def decide(lake: Lake, rules: Rules, types: Mapping[str, str], behind: Positions
 
 
 def _columns(lake: Lake) -> dict[str, str]:
-    schema: pa.Schema = pa.schema(lake.log(SILVER).open().schema().to_arrow())
+    schema = lake.log(SILVER).look().schema
     return {each.name: SPARK[each.type] for each in schema if each.name not in SILVER.names}
 
 
@@ -64,5 +65,5 @@ def _number(rules: Rules) -> int:
 
 
 def _rows(lake: Lake) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = lake.log(INFERRED).open().to_pyarrow_table().to_pylist()
+    found: list[dict[str, Any]] = dataset(lake.log(INFERRED)).to_table().to_pylist()
     return found

@@ -28,5 +28,5 @@ def step(spark: SparkSession, lake: Lake, most: int) -> int | None:
     log = lake.log(LATEST)
     files = write_rows(latest(new.unionByName(old.read(spark))).coalesce(1), str(log.folder), log.partition)
     ends = {store: last for store, (_, last) in ranges.items()}
-    log.commit(files, {}, job=JOB, positions=ends, replaced=old.files, seen=old.table)
+    log.commit(files, {}, job=JOB, positions=ends, replaced=old.files, seen=old.view)
     return sum(file.rows for file in files)

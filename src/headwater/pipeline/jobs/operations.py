@@ -58,7 +58,7 @@ def advice_step(spark: SparkSession, lake: Lake, settings: Settings) -> int | No
         return None
     basis = Basis(positions, moment(until))
     log_of_advice = lake.log(ADVICE)
-    known = log_of_advice.open().transaction_version(NUMBER)
+    known = log_of_advice.look().note(NUMBER)
     if known is not None and known >= basis.number:
         return None
     rows = _rows(spark, lake, settings, basis)

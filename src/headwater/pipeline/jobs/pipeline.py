@@ -32,11 +32,11 @@ from headwater.pipeline.jobs.remaking import (
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import LakeError
-from headwater.pipeline.lake.upkeep import tidy
+from headwater.pipeline.lake.upkeep import LakeUpkeep
 from headwater.pipeline.mqtt.keeper import send_away
 from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.progress import offsets
-from headwater.pipeline.tables import BRONZE, SILVER
+from headwater.pipeline.tables import BRONZE, LATEST, SILVER
 from headwater.store.reader import StoreError
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class Pipeline:
         self.remaking: Remaking | None = None
         self.stopped = threading.Event()
         """Set it, from any thread or a signal's handler, and the round ends after its step."""
+        self.hurry = False
+        """Set it, and nothing is put off to spare the disk."""
         self.rules = settings.rules()
         self.addresses = Addresses(settings.source())
         self.queries: list[StreamingQuery] = []
@@ -107,12 +109,16 @@ class Pipeline:
         """Positions up to which the query has read each store, whether or not there was anything."""
         self._failures: dict[str, int] = {}
         self._tidied = time.monotonic()
+        self._upkeep = LakeUpkeep(lake)
+        self._latest_after = 0.0
+        """Seconds by the monotonic clock before which `latest` is not written again."""
         self._last = (0, time.monotonic())
         self._locked = contextlib.ExitStack()
 
     def __enter__(self) -> Pipeline:
         self._locked.enter_context(self.lake.writing())
         try:
+            self.lake.keep(self.settings.upkeep)
             self._plan()
             if self.landing:
                 self._introduce()
@@ -215,7 +221,8 @@ class Pipeline:
         if self.remake is not None and not self.remake.is_whole:
             yield "remake", lambda _: self._remake_range()
         yield "silver", lambda most: silver.step(spark, lake, self.rules, most)
-        yield "latest", lambda most: latest.step(spark, lake, most)
+        if self.hurry or time.monotonic() >= self._latest_after:
+            yield "latest", self._latest
         decoded = slowest(self._clocks(asked, lake.snapshot(SILVER).positions(silver.JOB)))
         if self.remaking is not None:
             decoded = self.remaking.clock(WINDOWED, decoded)
@@ -289,7 +296,15 @@ class Pipeline:
         if done is not None:
             found.did[name] = done.messages if isinstance(done, silver.Step) else done
 
-    def _tidy(self) -> int:
+    def _latest(self, most: int) -> int | None:
+        done = latest.step(self.spark, self.target, most)
+        if done is not None:
+            size = self.target.snapshot(LATEST).size
+            self._latest_after = time.monotonic() + self.settings.upkeep.pause(size)
+        return done
+
+    def _tidy(self) -> int | None:
+        """How many files were merged or removed; None: there was nothing to do."""
         self._tidied = time.monotonic()
         lacking = accounts.missing(self.lake)
         if lacking:
@@ -298,7 +313,8 @@ class Pipeline:
                 "on purpose, note that with `headwater pipeline erase --record`",
                 lacking,
             )
-        return sum(tidy(self.lake, table).before for table in self.lake.tables())
+        done = self._upkeep.visit()
+        return sum(max(0, each.before - each.after) + each.removed for each in done) or None
 
     def _check_queries(self) -> None:
         for query in self.queries:
@@ -338,6 +354,7 @@ def drain(pipeline: Pipeline) -> Round:
     with all that is to be made again; or until the pipeline is stopped. What comes meanwhile is left to the next run,
     and so are windows that become final.
     Raises PipelineError."""
+    pipeline.hurry = True
     answers = pipeline.ask()
     while pipeline.queries and not pipeline.stopped.is_set():
         pipeline.round()

@@ -76,7 +76,7 @@ def replace_rows(
     counts = {row["name"]: row["count"] for row in counted}
     files = [path for path in candidates if Path(path).name in counts]
     kept = write_rows(snapshot.read(spark, files).where(~gone), str(log.folder), log.partition) if files else []
-    log.commit([*kept, *instead], notes or {}, replaced=files, seen=snapshot.table)
+    log.commit([*kept, *instead], notes or {}, replaced=files, seen=snapshot.view)
     return sum(counts.values())
 
 
@@ -162,7 +162,7 @@ def _latest(spark: SparkSession, lake: Lake, notes: Mapping[str, int]) -> int:
     found = latest(silver.read(spark).select(*LATEST.names)).coalesce(1)
     files = write_rows(found, str(old.log.folder), old.log.partition)
     ends = silver.positions(SILVER_JOB)
-    old.log.commit(files, notes, job=LATEST_JOB, positions=ends, replaced=old.files, seen=old.table)
+    old.log.commit(files, notes, job=LATEST_JOB, positions=ends, replaced=old.files, seen=old.view)
     return sum(file.rows for file in files)
 
 

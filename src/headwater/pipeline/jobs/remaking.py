@@ -114,7 +114,7 @@ Differences = dict[str, tuple[Any, Any]]
 def changed(tables: Mapping[str, Snapshot], settings: Settings) -> dict[str, Differences]:
     """Of these tables, those that were made with other settings."""
     made = deciding(settings)
-    found = {name: made_with(table.log, table.table) or {} for name, table in tables.items() if name in made}
+    found = {name: made_with(table.log, table.view) or {} for name, table in tables.items() if name in made}
     compared = {name: differences(before, made[name]) for name, before in found.items()}
     return {name: differs for name, differs in compared.items() if differs}
 
@@ -123,7 +123,7 @@ def note_settings(lake: Lake, settings: Settings) -> None:
     """A table of which nobody has noted it is noted to be made with these: it is new, or from before this was noted."""
     for name, made in deciding(settings).items():
         log = lake.log(BY_NAME[name])
-        if log.open().transaction_version(SETTINGS) is None:
+        if log.look().note(SETTINGS) is None:
             if name == SILVER.name:
                 adopt(lake, settings.rules())
             log.commit([], {SETTINGS: remember(log, made)})
@@ -240,7 +240,7 @@ def can_be_cancelled(lake: Lake, plan: Plan) -> bool:
 
 
 def _number(lake: Lake, name: str) -> int | None:
-    return lake.log(BY_NAME[name]).open().transaction_version(REMADE)
+    return lake.log(BY_NAME[name]).look().note(REMADE)
 
 
 # ---- building ----------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class Beside(Lake):
     """The same lake, but for some tables, which are those that are being built."""
 
     def __init__(self, lake: Lake, tables: Collection[Table]) -> None:
-        super().__init__(lake.folder)
+        super().__init__(lake.folder, lake.keeping)
         self._names = {table.name for table in tables}
 
     def path(self, table: Table) -> Path:
@@ -274,7 +274,7 @@ class Remaking:
         """What was built of it with these settings is gone on with; other things are thrown away."""
         path = self.beside.path(table)
         note = number_of({"plan": self.plan.number, "made": self._made.get(table.name)})
-        if (path / "_delta_log").is_dir() and self.beside.log(table).open().transaction_version(SETTINGS) == note:
+        if (path / "_delta_log").is_dir() and self.beside.log(table).look().note(SETTINGS) == note:
             return
         shutil.rmtree(path, ignore_errors=True)
         self.beside.log(table).commit([], {SETTINGS: note})
@@ -312,11 +312,11 @@ class Remaking:
     def _floor(self, table: Table) -> datetime | None:
         """Before this, everything had arrived when the old table was made: its end, and the lateness it allowed."""
         log = self.lake.log(table)
-        opened = log.open()
-        until = opened.transaction_version(UNTIL)
+        seen = log.look()
+        until = seen.note(UNTIL)
         if until is None:
             return None
-        lateness = (made_with(log, opened) or {}).get("lateness", 0.0) if table == GOLD else 0.0
+        lateness = (made_with(log, seen) or {}).get("lateness", 0.0) if table == GOLD else 0.0
         return moment(until) + timedelta(seconds=lateness)
 
     def _length(self, table: Table) -> tuple[int, float]:

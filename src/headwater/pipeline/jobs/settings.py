@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from headwater.pipeline.decoding import Rules
 from headwater.pipeline.derive.settings import Settings as Deriving
+from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.source.settings import Settings as Source
 from headwater.pipeline.source.settings import read_settings
@@ -28,7 +29,8 @@ class SettingsError(ValueError):
 class Settings:
     """`urls` or `urls_file` name the stores. `starting` is where a new lake begins: earliest, latest, a time.
     `most_rows` is how much a batch, or a step behind it, takes at most; `trigger` the seconds between two batches.
-    Stores in `without` are not waited for when windows become final. Files are tidied every `tidy_every` seconds.
+    Stores in `without` are not waited for when windows become final. Tables are looked after every `tidy_every`
+    seconds, by `upkeep`.
     With other `decoding` or `deriving` than tables were made with, a start is refused (`changed_settings`: refuse), or
     makes them again (remake).
     With `live_broker` (`mqtt://host:port`), what comes by MQTT is compared with what was stored. With `advise`, nodes
@@ -49,7 +51,7 @@ class Settings:
     rows_per_partition: int = 250_000
     trigger: float = 1.0
     without: tuple[str, ...] = ()
-    tidy_every: float = 600.0
+    tidy_every: float = 60.0
     changed_settings: str = "refuse"
     live_broker: str | None = None
     live_topics: tuple[str, ...] = ("#",)
@@ -58,6 +60,7 @@ class Settings:
     decoding: tuple[Mapping[str, Any], ...] = ()
     deriving: Deriving = field(default_factory=Deriving)
     advising: Advising = field(default_factory=Advising)
+    upkeep: Keeping = field(default_factory=Keeping)
 
     def source_options(self) -> dict[str, str]:
         """For `format("headwater")`."""
@@ -97,8 +100,8 @@ class Settings:
 
 
 def read_file(path: Path) -> Settings:
-    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]` and `[advising]`. Raises
-    SettingsError."""
+    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]`, `[advising]` and `[upkeep]`.
+    Raises SettingsError."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -136,6 +139,8 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
         values["deriving"] = Deriving.from_settings(values["deriving"])
     if "advising" in values:
         values["advising"] = Advising.from_settings(values["advising"])
+    if "upkeep" in values:
+        values["upkeep"] = Keeping.from_settings(values["upkeep"])
     settings = Settings(**values)
     settings.source()
     settings.rules()

@@ -44,8 +44,8 @@ def step(spark: SparkSession, lake: Lake, rules: Rules, most: int) -> Step | Non
     """Decode up to so many messages; None: there is nothing new."""
     bronze = lake.snapshot(BRONZE)
     logs = {table.name: lake.log(table) for table in TARGETS}
-    seen = {name: log.open() for name, log in logs.items()}
-    done = {name: log.positions(JOB, seen[name]) for name, log in logs.items()}
+    seen = {name: log.look() for name, log in logs.items()}
+    done = {name: view.positions(JOB) for name, view in seen.items()}
     ranges = pending(bronze.positions(BRONZE_APP), done.values(), most)
     if not ranges:
         return None

@@ -118,8 +118,8 @@ def commit_span(
     """Compute a span and commit it with the note that says so, and with positions up to which it goes. Raises LakeError
     if the table does not end where the span begins."""
     log = lake.log(table)
-    seen = log.open()
-    if seen.transaction_version(UNTIL) not in (None, exact(span[0])):
+    seen = log.look()
+    if seen.note(UNTIL) not in (None, exact(span[0])):
         raise LakeError(f"{log.folder}: somebody else has written to the table; is the same pipeline running twice?")
     files = write_rows(derive(*span).select(*table.names), str(log.folder), log.partition)
     log.commit(files, {UNTIL: exact(span[1])}, job=table.name, positions=positions, seen=seen)

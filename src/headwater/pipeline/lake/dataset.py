@@ -23,9 +23,8 @@ ROUNDED: Final = timedelta(milliseconds=1)
 
 def dataset(log: Log) -> ds.FileSystemDataset:
     """As the table is now. Columns that a file does not have are null in it."""
-    table = log.open()
-    schema = pa.schema(table.schema().to_arrow())
-    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    view = log.look()
+    schema, files = view.schema, view.files.to_pylist()
     format, filesystem = ds.ParquetFileFormat(), LocalFileSystem()
     fragments = [
         format.make_fragment(str(log.folder / each["path"]), filesystem, partition_expression=_known(each, schema))

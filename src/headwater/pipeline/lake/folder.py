@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.log import LakeError, Log
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.tables import TABLES, Table
@@ -26,13 +27,18 @@ OTHER: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class Lake:
-    def __init__(self, folder: str | Path) -> None:
+    """`keeping` says how much of the past its tables keep."""
+
+    def __init__(self, folder: str | Path, keeping: Keeping | None = None) -> None:
         if OTHER.match(str(folder)):
             raise LakeError(
                 f"{folder} is no folder: a lake is a folder that driver and executors share, such as /data/lake; "
                 "object storage is not supported"
             )
         self.folder = Path(folder).absolute()
+        self.keeping = keeping or Keeping()
+        self._logs: dict[str, Log] = {}
+        self._snapshots: dict[str, Snapshot] = {}
 
     def path(self, table: Table) -> Path:
         return self.folder / "tables" / table.name
@@ -42,15 +48,39 @@ class Lake:
 
     def log(self, table: Table) -> Log:
         """Of a table, which is made if it is not there."""
-        return Log.of(self.path(table), table)
+        log = self._log(table)
+        log.declare(table)
+        return log
 
     def snapshot(self, table: Table) -> Snapshot:
-        return Snapshot(self.log(table))
+        """As the table is now; the same one as before if nothing was committed since."""
+        return self._snapshot(table.name, self.log(table))
 
     def existing(self) -> dict[str, Snapshot]:
         """Of the tables that have been made, by their names; none is made."""
-        logs = {table.name: Log(self.path(table), table.partition) for table in TABLES}
-        return {name: Snapshot(log) for name, log in logs.items() if log.exists()}
+        logs = {table.name: self._log(table) for table in TABLES}
+        return {name: self._snapshot(name, log) for name, log in logs.items() if log.exists()}
+
+    def _log(self, table: Table) -> Log:
+        if table.name not in self._logs:
+            properties = self.keeping.properties(table.name)
+            self._logs[table.name] = Log(self.path(table), table.partition, properties=properties)
+        return self._logs[table.name]
+
+    def _snapshot(self, name: str, log: Log) -> Snapshot:
+        known = self._snapshots.get(name)
+        if known is None or known.view is not log.look():
+            known = self._snapshots[name] = Snapshot(log)
+        return known
+
+    def keep(self, keeping: Keeping) -> None:
+        """From now on; of tables that are there, the properties are changed. To be called by who holds the lake."""
+        self.keeping = keeping
+        for table in TABLES:
+            log = self._log(table)
+            log.properties = keeping.properties(table.name)
+            if log.exists():
+                log.configure()
 
     def exists(self) -> bool:
         return (self.folder / "tables").is_dir()

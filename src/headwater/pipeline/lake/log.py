@@ -9,6 +9,9 @@ Nor is a commit made on what somebody has seen before somebody else changed it: 
 they were `seen`, and Delta refuses it if one of them changes while it is made. So it does no harm if a process that
 was thought to be dead wakes up and commits: one of the two is refused.
 
+A table that is committed to every second is opened once: a `Log` holds it and reads only what was committed since.
+What it hands out are views of one version, which do not change while the table does.
+
 The names of stores are kept in a file beside the table, because Delta answers only for a note whose name one knows. A
 name is there before the first note of it; one too many does no harm.
 """
@@ -17,51 +20,102 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from headwater.disk.crash_points import crash_point
 from headwater.pipeline.lake.files import WrittenFile
+from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.types import arrow_schema
 from headwater.pipeline.tables import Table
 
 NAMES: Final = "_headwater/stores"
-CHECKPOINT_EVERY: Final = 100
-"""Commits between two summaries of the log."""
 TRIES: Final = 5
-PROPERTIES: Final = {"delta.checkpointInterval": str(CHECKPOINT_EVERY)}
 Positions = dict[str, int]
+T = TypeVar("T")
 
 
 class LakeError(Exception):
     """A table cannot be written to, or is damaged; the text says what to do."""
 
 
-class Log:
-    """Of the table in a folder. `partition` is what its files are laid out by."""
+class View:
+    """A table as it was at one version, whatever is committed meanwhile. `files` has a row for each file, as Delta's
+    `get_add_actions` says it."""
 
-    def __init__(self, folder: str | Path, partition: str | None = None) -> None:
+    def __init__(self, log: Log, table: DeltaTable) -> None:
+        self._log = log
+        self._notes: dict[str, int | None] = {}
+        self._files: pa.Table | None = None
+        self.version = table.version()
+        self.schema: pa.Schema = pa.schema(table.schema().to_arrow())
+
+    def note(self, name: str) -> int | None:
+        if name not in self._notes:
+            self._notes[name] = self._log.at(self.version, lambda table: table.transaction_version(name))
+        return self._notes[name]
+
+    @property
+    def files(self) -> pa.Table:
+        if self._files is None:
+            self._files = self._log.at(self.version, lambda table: pa.table(table.get_add_actions(flatten=True)))
+        return self._files
+
+    def positions(self, job: str) -> Positions:
+        """How far the table contains what the job makes, for each store of which it contains anything."""
+        found = {store: self.note(f"{job}/{store}") for store in self._log.stores()}
+        return {store: position for store, position in found.items() if position is not None}
+
+    def paths(self) -> list[str]:
+        """Of all files, relative to the folder."""
+        return [str(each) for each in self.files.column("path").to_pylist()]
+
+
+class Log:
+    """Of the table in a folder. `partition` is what its files are laid out by. `clock` gives seconds since 1970."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        partition: str | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.folder = Path(folder)
         self.partition = partition
+        self.properties = Keeping().properties() if properties is None else properties
+        self.clock = clock
+        self._lock = threading.RLock()
+        self._held: DeltaTable | None = None
+        self._stamp: tuple[int, int] | None = None
+        """Of the file of the last commit that the held table has: another one there is of another table."""
+        self._view: View | None = None
 
     @classmethod
     def of(cls, folder: str | Path, table: Table) -> Log:
         """Of a declared table, which is made if it is not there."""
         log = cls(folder, table.partition)
-        log.create(arrow_schema(table), table.name, table.doc)
+        log.declare(table)
         return log
 
     # ---- the table ---------------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        return (self.folder / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(self.folder))
+        return self._is_held() or ((self.folder / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(self.folder)))
+
+    def declare(self, table: Table) -> None:
+        """The table is made if it is not there."""
+        self.create(arrow_schema(table), table.name, table.doc)
 
     def create(self, schema: pa.Schema, name: str | None = None, doc: str | None = None) -> None:
         """Nothing if it is there."""
@@ -70,19 +124,83 @@ class Log:
         self.folder.mkdir(parents=True, exist_ok=True)
         by = [] if self.partition is None else [self.partition]
         DeltaTable.create(
-            str(self.folder), schema, "ignore", by, name=name, description=doc, configuration=dict(PROPERTIES)
+            str(self.folder), schema, "ignore", by, name=name, description=doc, configuration=dict(self.properties)
         )
 
+    def configure(self) -> None:
+        """The properties of a table that was made with others."""
+        with self._lock:
+            table = self._current()
+            known = table.metadata().configuration
+            if any(known.get(name) != value for name, value in self.properties.items()):
+                table.alter.set_table_properties(dict(self.properties))
+                self._hold(table)
+
+    def look(self) -> View:
+        """As it is now: only what was committed since the last look is read. Raises LakeError."""
+        with self._lock:
+            return self._viewed(self._current())
+
+    def _viewed(self, held: DeltaTable) -> View:
+        if self._view is None or self._view.version != held.version():
+            self._view = View(self, held)
+        return self._view
+
+    def at(self, version: int, ask: Callable[[DeltaTable], T]) -> T:
+        """What the table as it was at a version answers."""
+        with self._lock:
+            held = self._held
+            if held is None or held.version() != version:
+                held = DeltaTable(str(self.folder), version=version)
+            return ask(held)
+
+    def _current(self) -> DeltaTable:
+        """The table that is held, with all commits."""
+        if self._held is not None and self._is_held():
+            if self._stamp_of(self._held.version() + 1) is None:  # nothing new, which a look at the file tells
+                return self._held
+            try:
+                self._hold(self._held)
+            except DeltaError:  # commits or summaries that it had not read are gone
+                self._held = None
+        else:
+            self._held = None
+        if self._held is None:
+            self._view = None
+            self._hold(self.open())
+        assert self._held is not None
+        return self._held
+
+    def _hold(self, table: DeltaTable) -> None:
+        table.update_incremental()
+        self._held, self._stamp = table, self._stamp_of(table.version())
+
+    def _is_held(self) -> bool:
+        """Whether the table that is held is the one in the folder: it may have been removed and made anew."""
+        return self._held is not None and self._stamp == self._stamp_of(self._held.version()) is not None
+
+    def _stamp_of(self, version: int) -> tuple[int, int] | None:
+        try:
+            found = (self.folder / "_delta_log" / f"{version:020d}.json").stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def features(self) -> list[str]:
+        """Of Delta, that a reader has to know."""
+        with self._lock:
+            return self._current().protocol().reader_features or []
+
     def open(self) -> DeltaTable:
-        """As it is now. Raises LakeError."""
+        """As it is now, and the caller's own. Raises LakeError."""
         try:
             return DeltaTable(str(self.folder))
         except TableNotFoundError:
             raise LakeError(f"there is no table in {self.folder}") from None
 
-    def paths(self, table: DeltaTable | None = None) -> list[str]:
+    def paths(self) -> list[str]:
         """Of all files, relative to the folder."""
-        return _paths(table or self.open())
+        return self.look().paths()
 
     # ---- notes -------------------------------------------------------------------------------------------------
 
@@ -94,15 +212,13 @@ class Log:
             return []
         return list(dict.fromkeys(filter(None, lines)))
 
-    def positions(self, job: str, table: DeltaTable | None = None) -> Positions:
+    def positions(self, job: str) -> Positions:
         """How far the table contains what the job makes, for each store of which it contains anything."""
-        table = table or self.open()
-        found = {store: table.transaction_version(f"{job}/{store}") for store in self.stores()}
-        return {store: position for store, position in found.items() if position is not None}
+        return self.look().positions(job)
 
     def batch(self, app: str) -> int | None:
         """The last batch of a query that is in the table."""
-        return self.open().transaction_version(app)
+        return self.look().note(app)
 
     def remember_stores(self, stores: Iterable[str]) -> None:
         """Before the first note of each."""
@@ -128,56 +244,78 @@ class Log:
         job: str = "",
         positions: Positions | None = None,
         replaced: Sequence[str] = (),
-        seen: DeltaTable | None = None,
+        seen: View | None = None,
+        changes: bool = True,
     ) -> int:
         """One transaction: the files are in the table, those `replaced` are not any more, and the notes are. Notes are
         versions by name; `positions` are notes of a job. `seen` is the table as it was when one looked at its notes.
-        Returns the table's version. Raises LakeError."""
-        table = self.open()
+        Without `changes`, the rows are the same as before, in other files. Returns the table's version. Raises
+        LakeError."""
         if positions:
             self.remember_stores(positions)
         all_notes = {**notes, **{f"{job}/{store}": position for store, position in (positions or {}).items()}}
-        if not files and not all_notes and not replaced:
-            return table.version()
+        with self._lock:
+            before = self.look()
+            if not files and not all_notes and not replaced:
+                return before.version
+            for left in reversed(range(TRIES)):
+                try:
+                    return self._commit(files, all_notes, replaced, seen or before, changes)
+                except CommitFailedError as error:
+                    # Delta does not see that two replace the same file, so it may not put such a commit behind another
+                    # one by itself: we look again.
+                    if not replaced or not left:
+                        raise LakeError(
+                            f"{self.folder}: somebody else has written to the table at the same time ({error}); is the "
+                            "same pipeline running twice?"
+                        ) from error
+        raise AssertionError("the last try returns or raises")
+
+    def _commit(
+        self,
+        files: Sequence[WrittenFile],
+        notes: Mapping[str, int],
+        replaced: Sequence[str],
+        seen: View,
+        changes: bool,
+    ) -> int:
+        table = self._current()
         schema = self._widened(table, files)
-        self._check_notes(all_notes, table, seen or table)
-        self._check_replaced(replaced, table)
-        actions: list[AddAction | RemoveAction] = [addition(each) for each in files]
-        actions += [_removal(path, self.folder) for path in replaced]
+        now = self._viewed(table)  # what is committed behind it is Delta's to compare
+        self._check_notes(notes, now, seen)
+        self._check_replaced(replaced, now)
+        actions: list[AddAction | RemoveAction] = [addition(each, changes) for each in files]
+        actions += [_removal(path, self.folder, self.clock(), changes) for path in replaced]
         crash_point("pipeline-before-commit", self.folder.name)
-        try:
-            table.create_write_transaction(
-                actions,
-                "append",
-                schema,
-                [] if self.partition is None else [self.partition],
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(name, version) for name, version in all_notes.items()],
-                    max_commit_retries=TRIES,
-                ),
-                post_commithook_properties=PostCommitHookProperties(create_checkpoint=True),
-            )
-        except CommitFailedError as error:
-            raise LakeError(
-                f"{self.folder}: somebody else has written to the table at the same time ({error}); is the same "
-                "pipeline running twice?"
-            ) from error
+        table.create_write_transaction(
+            actions,
+            "append",
+            schema,
+            [] if self.partition is None else [self.partition],
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(name, version) for name, version in notes.items()],
+                max_commit_retries=0 if replaced else TRIES,
+            ),
+            post_commithook_properties=PostCommitHookProperties(True, cleanup_expired_logs=False),
+        )
         crash_point("pipeline-after-commit", self.folder.name)
-        table.update_incremental()
+        self._hold(table)
         return table.version()
 
-    def _check_notes(self, names: Iterable[str], now: DeltaTable, seen: DeltaTable) -> None:
+    def _check_notes(self, names: Iterable[str], now: View, seen: View) -> None:
+        if now.version == seen.version:
+            return
         for name in names:
-            there, before = now.transaction_version(name), seen.transaction_version(name)
+            there, before = now.note(name), seen.note(name)
             if there != before:
                 raise LakeError(
                     f"{self.folder}: somebody else has written to the table meanwhile ({name} was at {before}, and is "
                     f"at {there}); is the same pipeline running twice?"
                 )
 
-    def _check_replaced(self, replaced: Sequence[str], table: DeltaTable) -> None:
+    def _check_replaced(self, replaced: Sequence[str], now: View) -> None:
         """What is in their place would be in the table twice if somebody else had replaced them already."""
-        away = set(replaced) - set(_paths(table)) if replaced else set()
+        away = set(replaced) - set(now.paths()) if replaced else set()
         if away:
             raise LakeError(
                 f"{self.folder}: somebody else has replaced files of the table meanwhile ({len(away)} of "
@@ -207,32 +345,28 @@ class Log:
                     )
         if fresh:
             table.alter.add_columns([Field(name, type, nullable=True) for name, type in fresh.items()])
-            table.update_incremental()
+            self._hold(table)
             crash_point("pipeline-after-columns", self.folder.name)
         return table.schema()
 
 
-def _paths(table: DeltaTable) -> list[str]:
-    return [str(each) for each in table.get_add_actions().column("path").to_pylist()]
-
-
-def addition(file: WrittenFile) -> AddAction:
+def addition(file: WrittenFile, changes: bool) -> AddAction:
     stats = {
         "numRecords": file.rows,
         "minValues": {name: _stated(value, False) for name, value in file.low.items()},
         "maxValues": {name: _stated(value, True) for name, value in file.high.items()},
         "nullCount": file.nulls,
     }
-    return AddAction(file.path, file.size, file.partition, file.made, True, json.dumps(stats))
+    return AddAction(file.path, file.size, file.partition, file.made, changes, json.dumps(stats))
 
 
-def _removal(path: str, folder: Path) -> RemoveAction:
+def _removal(path: str, folder: Path, now: float, changes: bool) -> RemoveAction:
     partition: dict[str, str | None] = {}
     for part in path.split("/")[:-1]:
         name, _, partition[name] = part.partition("=")
     file = folder / path
     size = file.stat().st_size if file.exists() else None
-    return RemoveAction(path, True, int(datetime.now().timestamp() * 1000), size, partition or None)
+    return RemoveAction(path, changes, int(now * 1000), size, partition or None)
 
 
 def _stated(value: Any, is_greatest: bool) -> Any:

@@ -19,12 +19,12 @@ import shutil
 from collections.abc import Mapping
 from typing import Any, Final
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from headwater.pipeline.lake.files import WrittenFile
-from headwater.pipeline.lake.log import LakeError, Log, Positions, addition
+from headwater.pipeline.lake.log import LakeError, Log, Positions, View, addition
 from headwater.pipeline.lake.snapshot import Snapshot
 
 SETTINGS: Final = "settings"
@@ -57,9 +57,9 @@ def remember(log: Log, made: Made) -> int:
     return number
 
 
-def made_with(log: Log, table: DeltaTable) -> Made | None:
+def made_with(log: Log, seen: View) -> Made | None:
     """None: nobody has noted it."""
-    number = table.transaction_version(SETTINGS)
+    number = seen.note(SETTINGS)
     if number is None:
         return None
     try:
@@ -72,13 +72,13 @@ def made_with(log: Log, table: DeltaTable) -> Made | None:
 def take_place(log: Log, built: Snapshot, notes: Mapping[str, int], job: str, positions: Positions) -> None:
     """All that the table has is what was built elsewhere, and these are its notes: one commit. Raises LakeError."""
     log.remember_stores(positions)
-    actions = [addition(each) for each in _moved(built, log)]
+    actions = [addition(each, True) for each in _moved(built, log)]
     all_notes = {**notes, **{f"{job}/{store}": position for store, position in positions.items()}}
     try:
         log.open().create_write_transaction(
             list[AddAction](actions),  # type: ignore[arg-type] # lists are invariant
             "overwrite",
-            built.table.schema(),
+            built.log.open().schema(),
             [] if log.partition is None else [log.partition],
             commit_properties=CommitProperties(
                 app_transactions=[Transaction(name, version) for name, version in all_notes.items()]

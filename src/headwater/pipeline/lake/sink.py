@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
@@ -37,7 +36,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import DateType, StructType
 
 from headwater.pipeline.lake.files import WrittenFile, write_files
-from headwater.pipeline.lake.log import LakeError, Log
+from headwater.pipeline.lake.keeping import Keeping
+from headwater.pipeline.lake.log import LakeError, Log, View
 from headwater.pipeline.lake.plain import WRITING, settle_batch, settle_rows
 from headwater.pipeline.options import OptionError, Options
 from headwater.pipeline.portable import Portable
@@ -53,6 +53,10 @@ OPTIONS: Final = {
     "layout": "delta, or parquet: files without a log",
 }
 LAYOUTS: Final = ("delta", "parquet")
+PROPERTIES: Final = {"delta.checkpointInterval": "20", "delta.logRetentionDuration": "interval 1 days"}
+"""Of tables that are not declared ones: those have what the pipeline's settings say."""
+CLEAN_EVERY: Final = 100
+"""Batches between two looks for commits that are older than that."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FIRST: Final = "first"
 """The note `first/STORE` has the first position that the table got of a store."""
@@ -60,6 +64,10 @@ QUERY: Final = "#query"
 """The note `APP#query` has the fingerprint of the query that wrote last under this name."""
 QUERY_ID: Final = "sql.streaming.queryId"
 """By which Spark tells tasks whose they are."""
+
+
+_held: dict[str, Log] = {}
+"""By folder."""
 
 
 class Message(WriterCommitMessage):
@@ -121,10 +129,13 @@ class Sink:
         return Message(write_files(batches, self.folder, self.partition), running_query())
 
     def log(self, files: Sequence[WrittenFile]) -> Log:
-        """The table is made with the first rows, if it is not a declared one."""
+        """The table is made with the first rows, if it is not a declared one. Spark commits batch after batch in the
+        same process, which holds the table."""
+        log = _held.setdefault(self.path, Log(self.path, self.partition, properties=PROPERTIES))
         if self.table is not None:
-            return Log.of(self.path, self.table)
-        log = Log(self.path, self.partition)
+            log.properties = Keeping().properties(self.table.name)
+            log.declare(self.table)
+            return log
         if files and not log.exists():
             schema = files[0].arrow_schema()
             if self.partition is not None:
@@ -163,18 +174,20 @@ class StreamWriter(Portable, DataSourceStreamArrowWriter):
         log = self.sink.log(files)
         if not log.exists():
             return
-        seen = log.open()
+        seen = log.look()
         app, stores = self.sink.app, _stores(files) if self.sink.by_position else {}
         batch = Batch(app, query, batchId, self.sink.by_position, stores)
-        if is_there(Noted.of(log, seen, app), batch, self.sink.path):
+        if is_there(Noted.of(seen, app), batch, self.sink.path):
             self.sink.discard(files)
         elif files or self.overwrite:
-            known = log.positions(app, seen) if stores else {}
+            known = seen.positions(app) if stores else {}
             ends = {store: last for store, (_, last) in stores.items()}
             firsts = {f"{FIRST}/{store}": first for store, (first, _) in stores.items() if store not in known}
             notes = {app: batchId, f"{app}{QUERY}": query, **firsts}
-            replaced = log.paths(seen) if self.overwrite else []
+            replaced = seen.paths() if self.overwrite else []
             log.commit(files, notes, job=app, positions=ends, replaced=replaced, seen=seen)
+            if self.sink.table is None and batchId % CLEAN_EVERY == 0:
+                log.open().cleanup_metadata()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.sink.abort(_files(messages))
@@ -217,9 +230,8 @@ class Noted:
     positions: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, log: Log, seen: DeltaTable, app: str) -> Noted:
-        query = seen.transaction_version(f"{app}{QUERY}")
-        return cls(seen.transaction_version(app), query, log.positions(app, seen))
+    def of(cls, seen: View, app: str) -> Noted:
+        return cls(seen.note(app), seen.note(f"{app}{QUERY}"), seen.positions(app))
 
 
 @dataclass(frozen=True)

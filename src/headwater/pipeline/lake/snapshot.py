@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -33,30 +34,31 @@ ROUNDED: Final = timedelta(milliseconds=1)
 class Snapshot:
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.table = log.open()
-        self.version = self.table.version()
-        self.schema: pa.Schema = pa.schema(self.table.schema().to_arrow())
-        self._files: pa.Table = pa.table(self.table.get_add_actions(flatten=True))
+        self.view = log.look()
+        self.version = self.view.version
+        self.schema = self.view.schema
+        self._files = self.view.files  # now: it is asked for in any case, and cheaper before the next commit
+        self._columns: dict[str, list[Any]] = {}
 
     def positions(self, job: str) -> Positions:
-        return self.log.positions(job, self.table)
+        return self.view.positions(job)
 
     def note(self, name: str) -> int | None:
-        return self.table.transaction_version(name)
+        return self.view.note(name)
 
     @property
     def rows(self) -> int:
-        return sum(self._files.column("num_records").to_pylist())
+        return sum(self._column("num_records"))
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return sum(self._files.column("size_bytes").to_pylist())
+        return sum(self._column("size_bytes"))
 
     @property
     def files(self) -> list[str]:
         """Relative to the table's folder."""
-        return [str(each) for each in self._files.column("path").to_pylist()]
+        return list(self._column("path"))
 
     def written(self) -> list[WrittenFile]:
         """The files as their writers have told of them, for another commit that names them."""
@@ -103,17 +105,17 @@ class Snapshot:
 
     def rows_of(self, files: list[str]) -> int:
         wanted = set(files)
-        counts = zip(self.files, self._files.column("num_records").to_pylist(), strict=True)
+        counts = zip(self.files, self._column("num_records"), strict=True)
         return sum(count for path, count in counts if path in wanted)
 
     def _bounds(self, column: str) -> tuple[list[Any], list[Any]]:
         return self._column(f"min.{column}"), self._column(f"max.{column}")
 
     def _column(self, name: str) -> list[Any]:
-        if name not in self._files.column_names:
-            return [None] * self._files.num_rows
-        found: list[Any] = self._files.column(name).to_pylist()
-        return found
+        if name not in self._columns:
+            known = name in self._files.column_names
+            self._columns[name] = self._files.column(name).to_pylist() if known else [None] * self._files.num_rows
+        return self._columns[name]
 
     # ---- rows --------------------------------------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class Snapshot:
         for name in sorted(self.files_with({store: (0, position)}), key=lambda name: -(highs[name] or position)):
             if highs[name] is not None and highs[name] <= last:
                 break
-            found = pq.read_table(self.log.folder / name, columns=["store", "position", "arrival"], partitioning=None)
+            found = _read_positions(self.log.folder / name, last + 1, position)
             stores = found["store"].cast(pa.string())  # other writers have other kinds of text
             rows = found.drop_columns("store").filter(pc.equal(stores, store))
             rows = rows.filter(pc.and_(pc.less_equal(rows["position"], position), pc.greater(rows["position"], last)))
@@ -168,6 +170,18 @@ def _meets(store: str, first: int, last: int, bounds: list[Any]) -> bool:
     if low_store is not None and not low_store <= store <= high_store:
         return False
     return low is None or (low <= last and high >= first)
+
+
+def _read_positions(path: Path, first: int, last: int) -> pa.Table:
+    """Of the row groups that may have such positions: a file may be large."""
+    with pq.ParquetFile(path) as source:
+        index = source.schema_arrow.get_field_index("position")
+        groups = []
+        for number in range(source.num_row_groups):
+            known = source.metadata.row_group(number).column(index).statistics
+            if known is None or not known.has_min_max or (known.min <= last and known.max >= first):
+                groups.append(number)
+        return source.read_row_groups(groups, columns=["store", "position", "arrival"])
 
 
 def _moment(found: Any) -> datetime | None:
