@@ -181,6 +181,18 @@ def test_who_changes_files_while_they_are_compacted_wins(log: Log, monkeypatch: 
     assert names(log.folder) == [("s", 1), ("s", 3), ("s", 4)]
 
 
+def test_a_file_that_cannot_be_read_keeps_no_others_from_being_merged(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Keeping(few_files=2))
+    log = lake.log(LIVE)
+    filled(lake, 2)
+    (log.folder / log.paths()[0]).unlink()
+    next_day = live_rows("a", 1_000_001, 1_000_002)
+    for row in range(2):
+        log.commit(write_files([next_day.slice(row, 1)], str(log.folder), log.partition), {})
+    upkeep = TableUpkeep(log, LIVE.name, lake.keeping)
+    assert (upkeep.visit().after, upkeep.visit().rewritten) == (3, 0)
+
+
 # ---- old files -----------------------------------------------------------------------------------------------------
 
 

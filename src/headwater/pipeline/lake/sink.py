@@ -66,8 +66,8 @@ QUERY_ID: Final = "sql.streaming.queryId"
 """By which Spark tells tasks whose they are."""
 
 
-_held: dict[str, Log] = {}
-"""By folder."""
+_held: dict[tuple[str, str | None], Log] = {}
+"""By folder, and the column by which files are laid out."""
 
 
 class Message(WriterCommitMessage):
@@ -131,7 +131,8 @@ class Sink:
     def log(self, files: Sequence[WrittenFile]) -> Log:
         """The table is made with the first rows, if it is not a declared one. Spark commits batch after batch in the
         same process, which holds the table."""
-        log = _held.setdefault(self.path, Log(self.path, self.partition, properties=PROPERTIES))
+        place = (self.path, self.partition)
+        log = _held.setdefault(place, Log(*place, properties=PROPERTIES))
         if self.table is not None:
             log.properties = Keeping().properties(self.table.name)
             log.declare(self.table)

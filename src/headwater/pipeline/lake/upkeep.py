@@ -30,8 +30,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from headwater.disk.crash_points import crash_point
 from headwater.pipeline.lake.compaction import TableFile, files_of, groups, merge
+from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.keeping import LATEST, Keeping
 from headwater.pipeline.lake.log import LakeError, Log, View
@@ -95,25 +98,26 @@ class TableUpkeep:
         """How many bytes were read for it."""
         done = 0
         while self._name != LATEST and not self._is_foreign():  # `latest` is merged when it is written
-            view = self._log.look()
+            before, view = done, self._log.look()
             files = files_of(view.files, self._log.partition)
-            found = list(groups(files, self._keeping, self._log.clock()))
-            for group in found:
+            for group in list(groups(files, self._keeping, self._log.clock())):
                 size = sum(each.size for each in group)
-                if (most is not None and done + size > most) or not self._merge(group, view):
+                if most is not None and done + size > most:
                     return done
-                done += size
-            if not found or most is not None:
+                done += size if self._merge(group, view) else 0
+            if done == before or most is not None:
                 break
         return done
 
     def _merge(self, group: list[TableFile], view: View) -> bool:
-        """False: somebody else has changed the files meanwhile. That is theirs to do."""
-        merged = merge(self._log.folder, self._log.partition, view.schema, group)
-        written = [replace(each, made=int(self._log.clock() * 1000)) for each in merged]
+        """False: somebody else has changed the files meanwhile, which is theirs to do; or one cannot be read, which who
+        reads its rows will say. The table is as it was."""
+        written: list[WrittenFile] = []
         try:
+            merged = merge(self._log.folder, self._log.partition, view.schema, group)
+            written = [replace(each, made=int(self._log.clock() * 1000)) for each in merged]
             self._log.commit(written, {}, replaced=[each.path for each in group], changes=False)
-        except LakeError as error:
+        except (LakeError, OSError, pa.ArrowException) as error:
             log_of_this.info("%s is not compacted this time: %s", self._name, error)
             for each in written:
                 (self._log.folder / each.path).unlink(missing_ok=True)
