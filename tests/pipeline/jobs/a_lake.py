@@ -55,6 +55,7 @@ def pipeline(spark: SparkSession, lake: Lake, given: Settings, **more: Any) -> P
 
 def bring_up_to_date(made: Pipeline) -> None:
     """All that can be made of bronze; no store answers."""
+    made.hurry = True
     with made:
         while not made.round({}).is_idle:
             pass

@@ -371,6 +371,7 @@ def drain(pipeline: Pipeline) -> Round:
 
 def remake_all(pipeline: Pipeline) -> None:
     """Rounds until all is made again that is to be, or until the pipeline is stopped. Raises PipelineError."""
+    pipeline.hurry = True
     while pipeline.remake is not None and not pipeline.stopped.is_set():
         if pipeline.round().is_idle:
             pipeline.stopped.wait(BETWEEN_LOOKS)
