@@ -15,8 +15,8 @@ NEVER: Final = float("inf")
 POSITION_PROPERTY: Final = "headwater-position"
 """The user property by which a subscriber asks for positions (`yes`), and in which they come (`store:number`)."""
 
-OVERHEAD: Final = 256
-"""Bytes that a kept message counts with beside what it carries: what the objects around it take."""
+OVERHEAD: Final = 336
+"""Bytes that a kept message counts with beside what it carries: what the objects around it take (measured)."""
 PAIR_OVERHEAD: Final = 160
 """The same for each user property."""
 

@@ -183,7 +183,7 @@ def test_a_slow_subscriber_stalls_nobody_unless_that_was_chosen(hot: bool, caplo
         publisher.send(*(message(number) for number in range(20)))
         assert set(acknowledged(publisher).values()) == {SUCCESS}
         assert [record.getMessage() for record in caplog.records] == [
-            "the queue of 'away' is full (5 messages, 6310 bytes); dropped: 1 (queue_full = drop_newest)"
+            "the queue of 'away' is full (5 messages, 6710 bytes); dropped: 1 (queue_full = drop_newest)"
         ]
         broker.later(61)
         publisher.send(message(20))

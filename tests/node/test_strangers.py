@@ -119,7 +119,7 @@ def test_a_connect_that_is_decided_on_counts() -> None:
     """An exchange with AUTH may go on for `connect_timeout`, and its CONNECT is kept meanwhile."""
     hooks = Hooks()
     hooks.add("auth_packet", lambda method, client, data, again: Challenge(b"more"))
-    broker = MemoryBroker(Config(sys_interval=0, max_unauthenticated_memory=400_000), hooks)
+    broker = MemoryBroker(Config(sys_interval=0, max_unauthenticated_memory=450_000), hooks)
     pairs = [(str(number), "") for number in range(900)]
     packet = Connect(
         "c", V5, will=Will("w", bytes(50_000)), properties=Properties(authentication_method="m", user_properties=pairs)

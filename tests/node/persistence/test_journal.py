@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from headwater.message import Delivery, Message
+from headwater.message import OVERHEAD, Delivery, Message
 from headwater.node.config import Config
 from headwater.node.persistence.journal import NEVER_WITHHELD
 from headwater.node.persistence.records import DELIVERY, MESSAGE, RECEIVED, RETAINED, SESSION, SUBSCRIPTION
@@ -565,7 +565,7 @@ def test_content_that_waits_is_put_away_above_the_bound() -> None:
     assert queue is not None
     here = [delivery for delivery in queue if delivery.message is not AWAY]
     assert 0 < len(here) < 10
-    assert broker.server.budget.used < 50_000 + 200 * 256 + 20_000
+    assert broker.server.budget.used < 50_000 + 200 * OVERHEAD + 20_000
     reader = connect(broker, "a", settle=False)
     broker.settle()
     assert [message.payload[:3] for message in reader.messages()] == [b"%03d" % number for number in range(200)]
@@ -586,7 +586,7 @@ def test_content_stays_away_after_a_crash() -> None:
         publish(publisher, "t", bytes(10_000), packet_id=number + 1)
     broker.settle()
     broker = broker.crash()
-    assert broker.server.budget.used <= 10 * 256
+    assert broker.server.budget.used <= 10 * OVERHEAD
     assert broker.recovered.deliveries == 10
 
 

@@ -45,7 +45,7 @@ def retain(broker: DurableBroker, topic: str, payload: bytes) -> None:
 
 @pytest.mark.parametrize(
     "settings, fits",
-    [({"max_retained": 2}, {"a", "b"}), ({"max_retained_bytes": 600}, {"a", "b"}), ({"max_retained": 0}, set())],
+    [({"max_retained": 2}, {"a", "b"}), ({"max_retained_bytes": 750}, {"a", "b"}), ({"max_retained": 0}, set())],
 )
 def test_what_does_not_fit_stays_on_disk_and_is_back_when_it_fits(settings: dict[str, int], fits: set[str]) -> None:
     broker = three_on_disk().crash(config=limited(**settings))
