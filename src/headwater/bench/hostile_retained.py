@@ -20,7 +20,7 @@ FILTERS: Final = 10_000
 
 def retained_filters(field: Field) -> None:
     """Filters of which each has to look at every topic, and finds nothing."""
-    packet = encoded(Subscribe(1, [SubscribeRequest(f"+/zz{number}", 1) for number in range(FILTERS)]))
+    packet = encoded(Subscribe(1, [SubscribeRequest(f"kept/+/zz{number}", 1) for number in range(FILTERS)]))
     with _kept(field):
         clients = [field.client() for _ in range(5)]
         for client in clients:
@@ -35,14 +35,16 @@ def retained_qos1(field: Field) -> None:
     with _kept(field):
         readers = [field.client(f"slow-{number}", session_expiry_interval=60) for number in range(20)]
         for reader in readers:
-            field.send(reader, encoded(Subscribe(1, [SubscribeRequest("#", 1)])))
+            field.send(reader, encoded(Subscribe(1, [SubscribeRequest("kept/#", 1)])))
         for packet_id in count(1):
             if field.over():
                 break
             for reader in readers:
                 field.send(reader, encoded(Puback(packet_id % 65_535 + 1)))
                 if packet_id % 1000 == 0:
-                    field.send(reader, encoded(Subscribe(1, [SubscribeRequest("#", 1), SubscribeRequest("+/x", 2)])))
+                    field.send(
+                        reader, encoded(Subscribe(1, [SubscribeRequest("kept/#", 1), SubscribeRequest("kept/+/x", 2)]))
+                    )
                 drained(reader)
         for reader in readers:
             reader.close()
@@ -66,7 +68,7 @@ def _publish(field: Field, client: socket.socket, payload: bytes) -> None:
         field.send(
             client,
             *(
-                encoded(Publish(f"kept-{number}/x", payload, 1, True, packet_id=number % PORTION + 1))
+                encoded(Publish(f"kept/{number}/x", payload, 1, True, packet_id=number % PORTION + 1))
                 for number in range(start, start + PORTION)
             ),
         )
