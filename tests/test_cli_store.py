@@ -98,7 +98,7 @@ def test_a_query_of_a_node_in_every_format(node: RunningNode, tmp_path: Path) ->
 def test_what_rest_refuses_is_said(node: RunningNode) -> None:
     status, _, said = invoke("store", "query", "--url", node.url, "--from", "yesterday")
     assert status == 1
-    assert "headwater store query: `from` is no time" in said
+    assert "headwater store query: `from` must be ISO 8601 or a Unix timestamp" in said
     status, _, said = invoke("store", "query", "--url", node.url, "-t", "a/#/b")
     assert (status, "must be the last level" in said) == (1, True)
 

@@ -309,7 +309,8 @@ def test_a_log_that_nobody_reads_stops_nobody() -> None:
 
 
 def test_slow_readers_of_large_messages_stay_within_the_memory_for_all() -> None:
-    """What did not fit into the sockets was added to the budget first and looked at later, for each reader."""
+    """What did not fit into the sockets was added to the budget first and looked at later, for each reader. Sockets
+    have half of it."""
     limit = 1 << 20
     broker = MemoryBroker(Config(sys_interval=0, max_queue_memory=limit))
     readers = [broker.client(f"reader {number}") for number in range(20)]
@@ -318,9 +319,9 @@ def test_slow_readers_of_large_messages_stay_within_the_memory_for_all() -> None
         reader.socket.room = 0
     broker.client("publisher").send(Publish("t", bytes(300_000)))
     check(broker.server)
-    assert broker.server.budget.used <= limit
+    assert broker.server.budget.used <= limit // 2
     kept = [reader for reader in readers if reader.channel.fd >= 0]
-    assert len(kept) == 3
+    assert len(kept) == 1
     kept[0].unblock()
     assert [len(message.payload) for message in kept[0].messages()] == [300_000]
 

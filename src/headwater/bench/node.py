@@ -10,6 +10,8 @@ from typing import Final
 
 from headwater.bench.contenders import RunningBroker, free_port
 
+KEEP_ALL: Final = ("--set", "store.keep_for=0", "--set", "store.keep_bytes=0")
+"""For a folder that was filled with messages of another time: a node would remove what is older than a week."""
 _CPU_TIME: Final = 2
 """Linux's CPUCLOCK_SCHED: what a process has run, to the nanosecond."""
 

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from headwater.bench import machine, store_inside
 from headwater.bench.contenders import BrokerError
-from headwater.bench.node import RunningNode
+from headwater.bench.node import KEEP_ALL, RunningNode
 from headwater.bench.options import figure_options
 from headwater.bench.store_contenders import CONTENDERS
 from headwater.bench.store_figures import Figures
@@ -107,7 +107,7 @@ class Campaign:
 
     def run(self) -> None:
         self._fill()
-        with RunningNode(self.folder, log_level="error") as node:
+        with RunningNode(self.folder, log_level="error", options=KEEP_ALL) as node:
             self.settings = self._settings(node)
             self.spark = make_session("local[2]")
             try:

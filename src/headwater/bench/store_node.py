@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from headwater.bench.contenders import BrokerError, free_port
-from headwater.bench.node import RunningNode
+from headwater.bench.node import KEEP_ALL, RunningNode
 
 HOST: Final = "127.0.0.1"
 PATIENCE: Final = 120.0
@@ -44,7 +44,7 @@ class Node(RunningNode):
         self._admin_port = free_port()
         admin = {"enabled": "true", "port": self._admin_port, "open_metrics": "true", "token": secrets.token_hex(16)}
         options = [word for name, value in admin.items() for word in ("--set", f"admin.{name}={value}")]
-        super().__init__(folder, log_level="error", options=options)
+        super().__init__(folder, log_level="error", options=[*options, *KEEP_ALL])
         try:
             self.wait_for_listener(self._admin_port)
         except BaseException:

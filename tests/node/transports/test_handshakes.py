@@ -9,17 +9,25 @@ import select
 import socket
 import ssl
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from headwater.node.transports import direct
 from headwater.node.transports import handshakes as module
-from headwater.node.transports.direct import openssl
 from tests.broker import build
+from tests.node.extension import built
 
 from .serving import PATIENCE, Authority, Served, over, raw, secured, serving
 
-needs_c = pytest.mark.skipif(openssl is None, reason="openssl.c is not compiled here")
+SOURCE = Path(direct.__file__).with_name("openssl.c")
+
+
+@pytest.fixture(scope="module")
+def openssl(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """Built here, so that it is tested also where Headwater is plain Python."""
+    return built(SOURCE, tmp_path_factory.mktemp("extension"))
 
 
 class Held:
@@ -180,8 +188,7 @@ def step(handshakes: Any, server: Any, bios: list[ssl.MemoryBIO], token: object)
     handshakes.begin(server._sslobj, server.context, bios[0], bios[1], token)
 
 
-@needs_c
-def test_the_thread_shakes_hands(authority: Authority) -> None:
+def test_the_thread_shakes_hands(openssl: ModuleType, authority: Authority) -> None:
     handshakes = openssl.Handshakes()
     server, client, bios = pair(authority)
     token = object()
@@ -198,8 +205,7 @@ def test_the_thread_shakes_hands(authority: Authority) -> None:
     assert server.version() == "TLSv1.3" and handshakes.next() is None
 
 
-@needs_c
-def test_what_fails_there_is_said(authority: Authority) -> None:
+def test_what_fails_there_is_said(openssl: ModuleType, authority: Authority) -> None:
     handshakes = openssl.Handshakes()
     server, _, bios = pair(authority)
     bios[0].write(b"GET / HTTP/1.1\r\n\r\n")
@@ -208,8 +214,7 @@ def test_what_fails_there_is_said(authority: Authority) -> None:
     assert (token, kind, code) == ("it", 1, 0) and why
 
 
-@needs_c
-def test_only_what_is_known_is_touched(authority: Authority) -> None:
+def test_only_what_is_known_is_touched(openssl: ModuleType, authority: Authority) -> None:
     handshakes = openssl.Handshakes()
     server, client, bios = pair(authority)
     for given in ((object(), server.context, bios[0], bios[1]), (server._sslobj, client.context, bios[0], bios[1])):
@@ -217,8 +222,7 @@ def test_only_what_is_known_is_touched(authority: Authority) -> None:
             handshakes.begin(*given, None)
 
 
-@needs_c
-def test_it_ends_with_steps_left(authority: Authority) -> None:
+def test_it_ends_with_steps_left(openssl: ModuleType, authority: Authority) -> None:
     handshakes = openssl.Handshakes()
     made = [pair(authority) for _ in range(5)]
     for server, _, bios in made:
@@ -227,8 +231,8 @@ def test_it_ends_with_steps_left(authority: Authority) -> None:
     del handshakes
 
 
-@needs_c
-def test_many_at_once(authority: Authority, tmp_path: Path) -> None:
+def test_many_at_once(openssl: ModuleType, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "openssl", openssl)
     with serving({"tls": authority.server()}) as served:
         assert served.broker._handshaking is not None
         peers = [socket.create_connection(("127.0.0.1", served.port()), PATIENCE) for _ in range(40)]
