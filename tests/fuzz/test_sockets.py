@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from headwater.bench.contenders import command_from, running
 from headwater.bench.fuzz import PATIENCE, SETTINGS, Campaign, main
 from headwater.wire import encode
-from headwater.wire.packets import Connect
+from headwater.wire.packets import Connect, Pingreq
 from tests.brokers import free_port, wait_until_listening
 
 BATCHES = 12
@@ -61,7 +62,7 @@ def test_a_broker_that_fails_is_reported(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_out_of_files(tmp_path: Path) -> None:
-    """More connections than the system lets it open: it says so, goes on, and takes new ones when others leave."""
+    """More connections than the system lets it open: it says so, its clients stay, and others can come."""
 
     def few_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
@@ -77,12 +78,20 @@ def test_out_of_files(tmp_path: Path) -> None:
         )
     try:
         wait_until_listening(process, port)
-        peers = [socket.create_connection(("127.0.0.1", port), PATIENCE) for _ in range(60)]
-        for peer in peers[:5]:
-            peer.sendall(encode(Connect("", 5), 5))
-            assert peer.recv(100)[0] == 0x20
-        for peer in peers:
-            peer.close()
+        with contextlib.ExitStack() as peers:
+
+            def comes() -> socket.socket:
+                return peers.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+
+            clients = [comes() for _ in range(5)]
+            for peer in clients:
+                peer.sendall(encode(Connect("", 5), 5))
+                assert peer.recv(100)[0] == 0x20
+            for _ in range(55):
+                comes()  # and says nothing: strangers give way to each other, clients do not
+            for peer in clients:
+                peer.sendall(encode(Pingreq(), 5))
+                assert peer.recv(100)[0] == 0xD0
         with socket.create_connection(("127.0.0.1", port), PATIENCE) as peer:
             peer.sendall(encode(Connect("", 5), 5))
             assert peer.recv(100)[0] == 0x20
@@ -90,5 +99,5 @@ def test_out_of_files(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(PATIENCE) == 0
     said = log.read_text()
-    assert "cannot accept a connection" in said and "ulimit" in said
+    assert "the limit of open files is 40" in said and "ulimit" in said
     assert "Traceback" not in said

@@ -236,11 +236,21 @@ def test_a_client_may_replace_itself_when_all_places_are_taken() -> None:
 
 def test_sockets_that_do_not_connect_are_bounded_too() -> None:
     broker = MemoryBroker(Config(sys_interval=0, max_connections=1))
-    for _ in range(65):
-        Client(broker)
+    broker.client("c")
+    strangers = [Client(broker) for _ in range(64)]
     extra = MemorySocket(9999)
     broker.server.accept(cast(socket.socket, extra), "memory", True)
-    assert extra.closed and len(broker.server.channels) == 65
+    assert strangers[0].socket.closed and not extra.closed
+    assert not strangers[1].socket.closed and len(broker.server.channels) == 65
+
+
+def test_clients_do_not_give_way_to_another_socket() -> None:
+    broker = MemoryBroker()
+    clients = [broker.client(f"c{number}") for number in range(3)]
+    broker.server.most_sockets = 3
+    extra = MemorySocket(9999)
+    broker.server.accept(cast(socket.socket, extra), "memory", True)
+    assert extra.closed and not any(each.socket.closed for each in clients)
 
 
 # ---- failures ----

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
 import secrets
@@ -147,6 +148,8 @@ def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int 
         for name, port in ports.items():
             if name in needs:
                 broker.wait_for_listener(port)
+                if name in ("admin", "store"):
+                    _wait_for_http(port)
         if "passwords" in needs:
             hostile_logins.warm_up(broker.port)
         if "store" in needs:
@@ -156,6 +159,14 @@ def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int 
         if "sessions" in needs:
             made.keep_sessions(sessions)
         yield made
+
+
+def _wait_for_http(port: int) -> None:
+    """The port is open before the thread that answers there has all that it opens."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=PATIENCE)
+    connection.request("GET", "/healthz")
+    connection.getresponse().read()
+    connection.close()
 
 
 def be_urgent() -> bool:

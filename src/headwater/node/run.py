@@ -224,7 +224,7 @@ def _raise_file_limit(config: Config) -> int:
     limit = wanted if soft == resource.RLIM_INFINITY else soft
     _make_room_for_files(min(wanted, limit))
     taken = sum(min(each.max_connections, most_connections(limit)) + SPARE for each in http)
-    files = max(1, limit - SPARE_FILES - taken)
+    files = max(1, limit - min(SPARE_FILES, limit // 2) - taken)
     if limit < (wanted if "max_connections" in config.model_fields_set else min(wanted, ENOUGH_FILES)):
         log.warning(
             "at most %d MQTT clients can connect at a time, as the limit of open files is %d: raise it with "

@@ -235,7 +235,8 @@ class Server(Flow):
 
     def accept(self, connection: socket.socket, address: str, loopback: bool, entrance: Entrance | None = None) -> None:
         """Serve a new socket, that came in by this entrance; None: a plain one, to which nothing special applies."""
-        if self.stopping or len(self.channels) >= min(self.config.max_connections + 64, self.most_sockets):
+        is_full = len(self.channels) >= min(self.config.max_connections + 64, self.most_sockets)
+        if self.stopping or (is_full and not self.strangers.give_way()):
             connection.close()
             return
         channel = Channel(self.hot, connection.fileno(), connection.recv, connection.send)

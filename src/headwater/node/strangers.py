@@ -3,9 +3,9 @@
 Theory. Anybody can open a socket and send half a CONNECT, so what is kept for strangers has a bound of its own
 (`max_unauthenticated_memory`) and takes nothing from what clients have (`max_queue_memory`). It counts the connection
 itself (`Entrance.weight`: TLS takes much before anything is known), what has come of a packet, and a CONNECT that is
-being decided on. Where a bound is reached, of number, address or memory, the stranger that has been one for longest
-gives way. So a crowd that says nothing keeps nobody out: a client is a stranger for a few milliseconds, and to be the
-longest one it would have to be overtaken by as many as the bound allows.
+being decided on. Where a bound is reached, of sockets, number, address or memory, the stranger that has been one for
+longest gives way. So a crowd that says nothing keeps nobody out: a client is a stranger for a few milliseconds, and to
+be the longest one it would have to be overtaken by as many as the bound allows.
 
 What a proxy tells of its client's address is believed as soon as it is there (`moved`).
 """
@@ -53,6 +53,13 @@ class Strangers:
         if entrance is None or not entrance.behind_proxy:
             self.moved(channel)
         self.keeps(channel, OVERHEAD * 8 + (0 if entrance is None else entrance.weight))
+
+    def give_way(self) -> bool:
+        """There are as many sockets as there may be, and another one comes. False: all of them are clients."""
+        oldest = next(iter(self.everybody), None)
+        if oldest is not None:
+            self._cut_off(oldest, "the bound of sockets")
+        return oldest is not None
 
     def moved(self, channel: Channel) -> None:
         """Where it comes from is known."""
