@@ -33,7 +33,7 @@ def retained_filters(field: Field) -> None:
 def retained_qos1(field: Field) -> None:
     """Readers of everything that is kept, who acknowledge one message at a time, and subscribe again."""
     with _kept(field):
-        readers = [field.client(f"slow-{number}", session_expiry_interval=60) for number in range(20)]
+        readers = [field.client(f"slow-{number}") for number in range(20)]
         for reader in readers:
             field.send(reader, encoded(Subscribe(1, [SubscribeRequest("kept/#", 1)])))
         for packet_id in count(1):

@@ -17,6 +17,7 @@ for some of them, and the next one for others.
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from asyncio import AbstractEventLoop, TimerHandle
@@ -39,10 +40,10 @@ WRITABLE: Final = select.EPOLLOUT
 GONE: Final = select.EPOLLERR | select.EPOLLHUP
 """What is told also of channels that are not read from."""
 MAX_EVENTS: Final = 64
-WORK: Final = 0.01
-REST: Final = 0.001
-"""Seconds of chores without a pause, and of the pause, which ends as soon as anybody wants anything. From a process of
-real-time priority that is never idle Linux takes the processor away for 50 ms in a second, and clients would wait."""
+WORK: Final = 0.005
+REST: Final = 0.002
+"""Seconds of chores without a pause, and of the pause, in which others are served. Only a process of real-time priority
+needs it: from one that is never idle Linux takes the processor away for 50 ms in a second, and all clients wait."""
 SPARE: Final = 0.0001
 """Seconds since a turn began in which more than one newcomer may be dealt with."""
 SMALLEST_READ: Final = 120
@@ -133,6 +134,14 @@ class Plane:
             hot.slow.relieved(channel)
 
 
+def has_real_time_priority() -> bool:
+    """Whether Linux bounds what this thread may have of a processor."""
+    try:
+        return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK in (os.SCHED_RR, os.SCHED_FIFO)
+    except (AttributeError, OSError):  # not Linux
+        return False
+
+
 class EpollPlane(Plane):
     def __init__(self, hot: HotPath, timers: Timers, epoll: select.epoll) -> None:
         super().__init__(hot, timers)
@@ -144,6 +153,8 @@ class EpollPlane(Plane):
         self.interrupted = False
         self.worked = 0.0
         """Seconds of chores since the last pause."""
+        self.rests = has_real_time_priority()
+        self.rest_until = 0.0
         self.light_at = 0.0
         self.heavy: list[Channel] = []
         self.next_heavy = 0
@@ -188,10 +199,11 @@ class EpollPlane(Plane):
             wake_at = timers.soonest if timers.soonest < deadline else deadline
             wait = -1.0 if wake_at == NEVER else wake_at - now if wake_at > now else 0.0
             if chores:
-                wait = 0.0
-                if self.worked >= WORK:
+                if self.worked >= WORK and self.rests:
                     self.worked = 0.0
-                    wait = REST
+                    self.rest_until = now + REST
+                rest = self.rest_until - now
+                wait = 0.0 if rest <= 0.0 else rest if wait < 0.0 or rest < wait else wait
             events = poll(wait, MAX_EVENTS)
             now = clock()
             hot.now = now
@@ -232,7 +244,7 @@ class EpollPlane(Plane):
                 self._read_heavy()
             if hot.open or hot.dirty or hot.changed or timers.soonest <= now:
                 self._end_turn(now)
-            if chores:
+            if chores and now >= self.rest_until:
                 self._work(now)
             if others is not None:
                 return others
