@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from headwater.node.process import BETWEEN, SHORT_SWITCH, Collector, give_way_soon, keep_what_is_freed
+from headwater.node.process import BETWEEN, Collector, give_way_soon, keep_what_is_freed
 from headwater.wire.packets import (
     Connect,
     Properties,
@@ -101,8 +101,6 @@ def test_other_threads_give_way_soon() -> None:
     keep_what_is_freed()
     give_way_soon()
     assert sys.getswitchinterval() == pytest.approx(0.0001)
-    give_way_soon(SHORT_SWITCH)
-    assert sys.getswitchinterval() == pytest.approx(0.00003)
 
 
 def life(broker: MemoryBroker, number: int) -> None:

@@ -6,12 +6,13 @@ put together, and 0.03 ms where its memory was still there; reads of 60 KB were 
 
 *Garbage is looked for in small portions.* Python's collector looks at the young objects when there are so many, and at
 all of them when there are a quarter more than the last time: 20 ms for every million, at which a client that lets much
-wait can keep it. So here the young ones are looked at 200 at a time, and all of them at most once a minute. Hardly
+wait can keep it. So here the young ones are looked at 500 at a time, and all of them at most once a minute. Hardly
 anything depends on that: what connections and sessions leave behind has no circles (tests/node/test_process.py).
 
 *Other threads give way soon.* The one that writes the log, or those of a commit, may have Python's lock for a moment
-when the loop wants it. By default they may keep it for 5 ms; here it is 0.1 ms, and 30 µs where REST or the admin API
-is served: their threads compute a millisecond for a request, and when the loop wakes up meanwhile it waits so long.
+when the loop wants it. By default they may keep it for 5 ms; here it is 0.1 ms. Less (30 µs, with exact timers) made
+others wait less for REST and the admin API, and cost a storing node a third of its throughput: its own threads took the
+lock from each other all the time.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ KEPT: Final = 32 << 20
 """Bytes at the end of the heap that are kept when they are free."""
 LARGE: Final = 8 << 20
 """Bytes from which on a block is got from the system, and given back, by itself."""
-YOUNG: Final = 200
+YOUNG: Final = 500
 OLDER: Final = 1
 """Portions of young objects after which those that have survived one look are looked at again."""
 NEVER: Final = 1 << 30
@@ -38,10 +39,6 @@ BETWEEN: Final = 60.0
 GROWTH: Final = 1.25
 SWITCH: Final = 0.0001
 """Seconds for which a thread may keep Python's lock when another one waits for it."""
-SHORT_SWITCH: Final = 0.00003
-"""The same where threads beside the loop compute a lot."""
-PR_SET_TIMERSLACK: Final = 29
-"""Linux lets a wait take 50 µs more than it was asked for, to save power; here that would be the larger part."""
 
 
 def keep_what_is_freed() -> None:
@@ -52,11 +49,9 @@ def keep_what_is_freed() -> None:
         library.mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
-def give_way_soon(seconds: float = SWITCH) -> None:
+def give_way_soon() -> None:
     """From now on, in all threads."""
-    sys.setswitchinterval(seconds)
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    sys.setswitchinterval(SWITCH)
 
 
 class Collector:

@@ -24,7 +24,7 @@ from headwater.node.checking import cannot_listen, check_needs
 from headwater.node.config import Config
 from headwater.node.connection_log import log_connections
 from headwater.node.logs import BackgroundHandler, open_sinks
-from headwater.node.process import SHORT_SWITCH, Collector, give_way_soon, keep_what_is_freed
+from headwater.node.process import Collector, give_way_soon, keep_what_is_freed
 from headwater.node.reloading import Reloader
 from headwater.node.selector import run
 from headwater.node.settings import ConfigError
@@ -92,9 +92,7 @@ async def _serve(
     keep_what_is_freed()
     if config.admin.enabled or config.rest.enabled:
         come_first()
-        give_way_soon(SHORT_SWITCH)
-    else:
-        give_way_soon()
+    give_way_soon()
     broker = Broker(config)
     broker.server.most_sockets = files
     log_connections(broker.hooks)
