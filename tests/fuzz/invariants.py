@@ -6,8 +6,12 @@ from typing import cast
 
 from headwater.message import NEVER
 from headwater.node.access.quotas import FREE_IDS, RECEIVED_SIZE, session_size, subscription_size
-from headwater.node.channel import Channel, Fanout
+from headwater.node.channel import Channel
 from headwater.node.connecting import FOR_EVER
+from headwater.node.destinations.destination import Destination, Fanout
+from headwater.node.destinations.groups import SharedGroups
+from headwater.node.destinations.members import Members
+from headwater.node.destinations.recipients import Recipients
 from headwater.node.retained_sender import pending_of
 from headwater.node.server import Server
 from headwater.node.sharing import has_room
@@ -190,15 +194,27 @@ def _check_timers(server: Server) -> None:
 
 def _check_fanout(server: Server, topic: bytes, fanout: Fanout) -> None:
     """What the hot path remembers of a topic is what it would find out now."""
-    fresh = server.hot.fanouts._make_fanout(server.router.route(topic.decode()))
-    for name in ("members4", "members5", "unacked4", "unacked5", "acked4", "acked5"):
-        remembered = cast("list[Channel]", getattr(fanout, name))
-        assert set(remembered) == set(cast("list[Channel]", getattr(fresh, name))), name
-        assert all(channel.state == CONNECTED for channel in remembered)
-    for name in ("special", "absent"):
-        assert {recipient.session for recipient in getattr(fanout, name)} == {
-            recipient.session for recipient in getattr(fresh, name)
-        }
-    assert set(fanout.groups) == set(fresh.groups)
-    assert fanout.empty == fresh.empty
-    assert not fanout.pieces4 and not fanout.pieces5 and fanout.count == 0 and not fanout.claimed
+    local = server.hot.fanouts.local
+    name = topic.decode()
+    fresh = local.sorted(server.router.route(name))
+    assert [type(each) for each in fanout.destinations] == [type(each) for each in fresh]
+    for remembered, found in zip(fanout.destinations, fresh, strict=True):
+        assert _parts(remembered) == _parts(found)
+        if isinstance(remembered, Members):
+            assert all(channel.state == CONNECTED for channel in (*remembered.members4, *remembered.members5))
+            assert not remembered.pieces4 and not remembered.pieces5 and remembered.count == remembered.commit == 0
+            assert not remembered.dirty and not remembered.claimed
+    again = Fanout(fanout.store, fresh)
+    for flag in ("somebody", "in_runs", "durable", "owed", "drops_properties"):
+        assert getattr(fanout, flag) == getattr(again, flag), flag
+
+
+def _parts(destination: Destination) -> dict[str, set[object]]:
+    if isinstance(destination, Members):
+        names = ("members4", "members5", "unacked4", "unacked5", "acked4", "acked5")
+        return {name: set(getattr(destination, name)) for name in names}
+    if isinstance(destination, Recipients):
+        names = ("special", "absent", "unreachable")
+        return {name: {recipient.session for recipient in getattr(destination, name)} for name in names}
+    assert isinstance(destination, SharedGroups)
+    return {"groups": set(destination.groups)}

@@ -261,4 +261,4 @@ def test_a_session_that_ends_leaves_nothing_behind() -> None:
     broker.later(10)
     assert (server.sessions, server.channels, server.budget.used, server.subscribing.count) == ({}, set(), 0, 0)
     assert (server.ending.expiries, server.ending.wills, server.connecting.connected) == ({}, {}, 0)
-    assert len(server.router.groups) == 0 and server.router.route("b").empty
+    assert len(server.router.groups) == 0 and not server.hot.fanouts.of("b").somebody

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from itertools import islice
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from headwater.message import NEVER
 from headwater.node.bridge.inside import PREFIX
@@ -78,14 +78,10 @@ class Admission:
         budget = server.budget
         if budget.used < budget.limit and not budget.full_lines:
             return True
-        route = server.router.route(topic)
+        fanout = server.hot.fanouts.of(topic)
         if budget.used >= budget.limit:
-            return not route.owed
-        for recipient in route.recipients:
-            session = cast(Session, recipient.session)
-            if recipient.qos and session.outbound.full and not (session is publisher and recipient.any_no_local):
-                return False
-        return not any(server.sharing.is_full(group) for group in route.groups)
+            return not fanout.owed
+        return all(destination.has_room(publisher) for destination in fanout.destinations)
 
     def refuses(self, channel: Channel, topic: str) -> bool:
         """The same for a PUBLISH of a client; True: the caller answers with 0x97, or lets it `wait`."""

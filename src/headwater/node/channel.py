@@ -1,4 +1,4 @@
-"""A connection with its socket, the recipients of a topic, and what the fast path asks of the ordinary one."""
+"""A connection with its socket, and what the fast path asks of the ordinary one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from headwater.message import Delivery, Message
 from headwater.node.chores import Chore
 from headwater.node.timers import Timer
 from headwater.routing.dispatcher import Member
-from headwater.routing.router import Recipient, Route
+from headwater.routing.router import Recipient
 from headwater.routing.shared import Group
-from headwater.routing.trie import Subscribers
 from headwater.session.connection import Connection
 from headwater.session.rights import Rights
 from headwater.session.session import Session
 from headwater.wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
+    from headwater.node.destinations.destination import Batch
     from headwater.node.turn import Turn
 
 BUSY: Final = 1
@@ -99,7 +99,7 @@ class Channel(Connection):
         self.held = False
         self.awaited = False
         """A shared group waits for room here."""
-        self.pending: Fanout | None = None
+        self.pending: Batch | None = None
         self.backlog: deque[bytes] | None = None
         self.backlog_size = 0
         self.barrier = 0
@@ -200,38 +200,6 @@ class Entrance:
     def admit(self, channel: Channel) -> bool:
         """Prepare a new channel, before anything is read; False: it may not come in."""
         raise RuntimeError("not connected")
-
-
-class Fanout:
-    """The recipients of a topic by what they need: lists of channels per protocol version, and the special ones.
-
-    members: all that take QoS 0 as it is; unacked/acked: the same, split by whether they take QoS 1 as QoS 0 or QoS 1.
-    """
-
-    def __init__(self) -> None:
-        self.members4: list[Channel] = []
-        self.members5: list[Channel] = []
-        self.unacked4: list[Channel] = []
-        self.unacked5: list[Channel] = []
-        self.acked4: list[Channel] = []
-        self.acked5: list[Channel] = []
-        self.special: list[Recipient] = []
-        self.absent: list[Recipient] = []
-        self.groups: list[Group] = []
-        self.only_groups = False
-        self.subscribers: list[list[Subscribers]] = []
-        self.route: Route | None = None
-        self.any_special = False
-        self.durable = False
-        """Whether what some recipient gets is kept on disk until it has acknowledged it."""
-        self.stored = False
-        """Whether the messages go to the delivery store first."""
-        self.empty = True
-        self.pieces4: list[bytes] = []
-        self.pieces5: list[bytes] = []
-        self.count = 0
-        self.dirty = False
-        self.claimed = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -335,4 +303,16 @@ class Share:
 
     def give(self, group: Group, member: Member | None, message: Message) -> None:
         """To the member that was chosen; None: the message waits in the group."""
+        raise RuntimeError("not connected")
+
+    def deliver(self, group: Group, message: Message) -> None:
+        """Give a message to one member, or let it wait in the group."""
+        raise RuntimeError("not connected")
+
+    def select(self, group: Group, message: Message, chosen: list[tuple[Session, Delivery]]) -> None:
+        """Choose a member, and add what it would get to `chosen`; if nobody has room, the message waits."""
+        raise RuntimeError("not connected")
+
+    def is_full(self, group: Group) -> bool:
+        """Whether what is for the group is refused now."""
         raise RuntimeError("not connected")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from headwater.message import NEVER, Delivery, Message
 from headwater.node.channel import Channel
+from headwater.node.destinations.destination import Fanout
 from headwater.node.stats import TOO_MANY_TOPICS
 from headwater.routing.topics import InvalidTopicName, check_name, is_guarded, is_reserved
 from headwater.session.outbound import Flight
@@ -173,24 +174,22 @@ class Publishing:
 
     def _route(self, message: Message, publisher: Session | None) -> bool:
         server = self.server
-        if server.coordinator is not None and server.journal is not None:
+        if server.coordinator is not None:
             server.coordinator.clean(message)
-            if server.coordinator.take(message, server.hot.now, server.journal.sequence):
-                server.hot.changed = True
+        fanout = server.hot.fanouts.of(message.topic)
+        if fanout.store is not None:
+            fanout.store.deliver(message, publisher)
         if message.retain:
             message.owner = server.access.owner(publisher)
             if publisher is not None:
                 message.user = publisher.username
             self._retain(message)
-        route = server.router.route(message.topic)
         if server.hooks.slow:
-            self._route_selected(message, publisher)
+            self._hand_over_selected(fanout, message, publisher)
         else:
-            for recipient in route.recipients:
-                server.delivering.deliver(recipient, message, publisher)
-            for group in route.groups:
-                server.sharing.deliver(group, message)
-        return not route.empty
+            for destination in fanout.destinations:
+                destination.deliver(message, publisher)
+        return fanout.somebody
 
     def _can_be_retained(self, message: Message, username: str | None) -> bool:
         """Whether there is room for it; if not, that is counted and logged, whether or not its publisher is told."""
@@ -214,32 +213,18 @@ class Publishing:
         return False
 
     def _retain(self, message: Message) -> None:
-        retained = self.server.router.retained
-        # [MQTT-3.3.1-5, 3.3.1-6, 3.3.1-7]
-        if retained.put(message) if message.payload else retained.remove(message.topic) is not None:
+        if self.server.router.retain(message):
             self.server.hot.changed = self.server.journal is not None
             self.server.hooks.tell("retain_message", message)
         elif self.server.journal is not None:
             self.server.journal.not_retained(message)
 
-    def _route_selected(self, message: Message, publisher: Session | None) -> None:
-        """As `route`, with hooks that may change who gets it."""
+    def _hand_over_selected(self, fanout: Fanout, message: Message, publisher: Session | None) -> None:
+        """To all destinations, with hooks that may change who gets it."""
         server = self.server
-        route = server.router.route(message.topic)
         chosen: list[tuple[Session, Delivery]] = []
-        for recipient in route.recipients:
-            session = cast(Session, recipient.session)
-            delivery = recipient.delivery(message, session is publisher)
-            if delivery is not None:
-                chosen.append((session, delivery))
-        for group in route.groups:
-            member = server.sharing.choose(group, message.topic, message.publisher)
-            if member is None:
-                server.sharing.wait(group, message)
-            else:
-                session = cast(Session, member.key)
-                chosen.append((session, server.sharing.delivery(group, member, message)))
-                server.hooks.tell("dispatched", group.name, session.client_id, message)
+        for destination in fanout.destinations:
+            destination.choose(message, publisher, chosen)
         for session, delivery in server.hooks.transform("select_subscribers", chosen, message):
             one = delivery
             if delivery.kept is not None:  # a hook gives it to several: it is one for each

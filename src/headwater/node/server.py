@@ -22,6 +22,7 @@ from headwater.node.connecting import Connecting
 from headwater.node.deciding import Deciding
 from headwater.node.delivering import Delivering
 from headwater.node.delivery.coordinator import Coordinator
+from headwater.node.delivery.storing import Storing
 from headwater.node.ending import Ending
 from headwater.node.flow import Flow
 from headwater.node.hooks import Hooks
@@ -42,7 +43,6 @@ from headwater.routing.dispatcher_rules import DispatcherRules
 from headwater.routing.retained import Retained
 from headwater.routing.router import Router
 from headwater.routing.shared import Groups
-from headwater.routing.topics import has_wildcard
 from headwater.session.connection import CLOSING, CONNECTED, NEW, alias_size
 from headwater.session.session import Session
 from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, DROP_OLDEST, REFUSE, Budget
@@ -84,8 +84,6 @@ LINGER: Final = 1.0
 """Seconds in which a client may still read our last words before its socket is closed."""
 LONG_LIST: Final = 1024
 """Bytes of topic filters from which on they are decoded in pieces."""
-MANY_ROUTES: Final = 100
-"""Subscriptions of a client that comes or goes whose routes are forgotten one by one; of more, all are at once."""
 DUP: Final = 0x08
 V5_CONNECT: Final = b"\x00\x04MQTT\x05"
 
@@ -145,8 +143,8 @@ class Server(Flow):
         """From now on, messages go to the delivery store first; there has to be a journal."""
         assert self.journal is not None
         self.coordinator = self.hot.coordinator = self.journal.coordinator = coordinator
-        self.hot.fanouts.coordinator = coordinator
-        self.hot.fanouts.forget("#", True)
+        self.hot.fanouts.store = Storing(self.hot, self.journal, coordinator, self.hot.properties)
+        self.hot.fanouts.forget("#")
         self.hot.properties.positions_are_ours = True
         self.hot.properties.blocks.clear()
 
@@ -419,12 +417,7 @@ class Server(Flow):
 
     def presence_changed(self, session: Session, online: bool) -> None:
         """A session's client came or went: what leads to it has to be found anew."""
-        if len(session.subscriptions) > MANY_ROUTES:
-            self.hot.fanouts.forget("#", True)  # everything, at once
-        else:
-            for subscription in session.subscriptions.values():
-                self.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
-        self.router.groups.set_online(session, online)
+        self.router.set_online(session, [each.filter for each in session.subscriptions.values()], online)
 
     def statistics(self, uptime: float) -> Statistics:
         return statistics_of(self, uptime)

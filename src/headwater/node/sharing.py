@@ -88,6 +88,15 @@ class Sharing(Share):
         else:
             self._offer(group, member, message)
 
+    def select(self, group: Group, message: Message, chosen: list[tuple[Session, Delivery]]) -> None:
+        member = self.choose(group, message.topic, message.publisher)
+        if member is None:
+            self.wait(group, message)
+            return
+        session = cast(Session, member.key)
+        chosen.append((session, self.delivery(group, member, message)))
+        self.server.hooks.tell("dispatched", group.name, session.client_id, message)
+
     def _offer(self, group: Group, member: Member, message: Message) -> None:
         session = cast(Session, member.key)
         self.server.delivering.offer(session, self.delivery(group, member, message))

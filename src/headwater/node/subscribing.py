@@ -221,7 +221,6 @@ class Subscribing:
             channel.shares = True
         self._route(session, subscription)
         self._keep(session, name, subscription)
-        self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))
         if is_new:
             self.count += 1
             self.server.access.quotas.subscribed(session, subscription)
@@ -342,4 +341,3 @@ class Subscribing:
         self.server.router.unsubscribe(session, subscription)
         if group is not None:
             self.server.sharing.left(session, group)
-        self.server.hot.fanouts.forget(subscription.filter, has_wildcard(subscription.filter))

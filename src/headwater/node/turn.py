@@ -1,9 +1,9 @@
 """What one turn of the loop has collected and not sent yet, in its order.
 
-Theory. A QoS 0 message waits, once, in the `Fanout` of its topic until the turn ends. What goes to the same channel by
-another way must not overtake it. So a channel is claimed by the one fan-out that holds something for it; another
-fan-out that wants to hold something for it, or anything written directly, first settles what is held. While a single
-fan-out is open, which is the usual case, there is nothing to claim.
+Theory. A QoS 0 message waits, once, in the `Batch` of those who get it until the turn ends. What goes to the same
+channel by another way must not overtake it. So a channel is claimed by the one batch that holds something for it;
+another batch that wants to hold something for it, or anything written directly, first settles what is held. While a
+single batch is open, which is the usual case, there is nothing to claim.
 
 At the end of the turn each channel gets one send. What the socket does not take waits in the channel's backlog, in
 pieces, bounded by `outbound_buffer` and by the budget of all that waits.
@@ -15,8 +15,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from headwater.message import NEVER, Delivery, Message
-from headwater.node.channel import Channel, Deliver, Fanout, Share, Slow
+from headwater.node.channel import Channel, Deliver, Share, Slow
 from headwater.node.chores import Chores
+from headwater.node.destinations.destination import Batch
 from headwater.node.stats import Stats
 from headwater.node.unsent import cut_behind, pieces_of
 from headwater.session.translate import message_of
@@ -48,7 +49,7 @@ class Turn:
         self.max_connect_size = 0
         self.outbound_buffer = 0
         self.chores = Chores()
-        self.open: list[Fanout] = []
+        self.open: list[Batch] = []
         self.dirty: list[Channel] = []
         self.journal: Journal | None = None
         self.coordinator: Coordinator | None = None
@@ -63,49 +64,46 @@ class Turn:
 
     # ---- order -------------------------------------------------------------------------------------------------
 
-    def touch(self, fanout: Fanout) -> None:
-        """The fan-out is about to hold pieces."""
+    def touch(self, batch: Batch) -> None:
+        """The batch is about to hold pieces."""
         opened = self.open
         if opened:
             first = opened[0]
             if first.dirty and not first.claimed:
                 self._claim(first)
-            self._claim(fanout)
-        fanout.dirty = True
-        opened.append(fanout)
+            self._claim(batch)
+        batch.dirty = True
+        opened.append(batch)
 
-    def _claim(self, fanout: Fanout) -> None:
-        fanout.claimed = True
-        for members in (fanout.members4, fanout.members5):
+    def _claim(self, batch: Batch) -> None:
+        batch.claimed = True
+        for members in (batch.members4, batch.members5):
             for channel in members:
                 holder = channel.pending
-                if holder is not None and holder is not fanout and holder.dirty:
+                if holder is not None and holder is not batch and holder.dirty:
                     self._settle(holder)
-                channel.pending = fanout
+                channel.pending = batch
 
     def settle_all(self) -> None:
-        for fanout in self.open:
-            if fanout.dirty:
-                self._settle(fanout)
+        for batch in self.open:
+            if batch.dirty:
+                self._settle(batch)
         self.open.clear()
 
-    def _settle(self, fanout: Fanout) -> None:
-        """Hand what the fan-out holds to its members."""
-        fanout.dirty = False
-        fanout.claimed = False
-        count = fanout.count
-        fanout.count = 0
-        commit = self.commit_of(fanout)
-        if fanout.pieces4:
-            self._hand_out(fanout.pieces4, fanout.members4, count, V311, commit)
-            fanout.pieces4 = []
-        if fanout.pieces5:
-            self._hand_out(fanout.pieces5, fanout.members5, count, V5, commit)
-            fanout.pieces5 = []
-
-    def commit_of(self, fanout: Fanout) -> int:
-        """The commit by which messages of this turn are in the delivery store; 0: they do not go there."""
-        return self.journal.sequence if fanout.stored and self.journal is not None else 0
+    def _settle(self, batch: Batch) -> None:
+        """Hand what the batch holds to its members."""
+        batch.dirty = False
+        batch.claimed = False
+        count = batch.count
+        commit = batch.commit
+        batch.count = 0
+        batch.commit = 0
+        if batch.pieces4:
+            self._hand_out(batch.pieces4, batch.members4, count, V311, commit)
+            batch.pieces4 = []
+        if batch.pieces5:
+            self._hand_out(batch.pieces5, batch.members5, count, V5, commit)
+            batch.pieces5 = []
 
     def _hand_out(self, pieces: list[bytes], members: list[Channel], count: int, version: int, commit: int) -> None:
         blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)

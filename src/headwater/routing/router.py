@@ -1,9 +1,8 @@
-"""From a topic to those who get the message.
+"""From a topic to those who get the message, and the feed of what changes in that.
 
 A route lists the sessions whose subscriptions match a topic, each once with all its matching subscriptions ("merge",
 MQTT 5.0, 3.3.4: one copy with all identifiers) or once per subscription ("separate"), and the shared groups that match.
-Routes are remembered by topic until a subscription changes that could match it: a change of an exact filter forgets
-that topic alone, a change of a wildcard filter forgets all.
+Nothing is remembered here: who remembers routes listens to the feed (feed.py).
 """
 
 from __future__ import annotations
@@ -13,15 +12,13 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from headwater.message import Delivery, Message, Subscription
+from headwater.routing.feed import FILTER_ADDED, FILTER_REMOVED, GROUP_ADDED, GROUP_REMOVED, RouteFeed
 from headwater.routing.retained import Retained
 from headwater.routing.shared import Group, Groups
-from headwater.routing.topics import has_wildcard
 from headwater.routing.trie import Trie
 
-LONGEST_CACHED: Final = 512
-"""Routes of longer topics are not remembered: they are rare, and cost much."""
-MAX_CACHED_BYTES: Final = 8 << 20
-"""Of the topics whose routes are remembered; a client may publish to as many as it likes."""
+MANY_FILTERS: Final = 100
+"""Filters of one change that are told one by one; of more, everything is said to have changed."""
 
 
 class Recipient:
@@ -65,13 +62,6 @@ class Route:
         self.topic = topic
         self.recipients = recipients
         self.groups = groups
-        self.empty = not recipients and not groups
-        self.owed = bool(groups)
-        """Whether somebody may get a message with QoS 1 or 2."""
-        for recipient in recipients:
-            if recipient.qos:
-                self.owed = True
-                break
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -85,59 +75,75 @@ class Gate:
 class Router:
     """Subscriptions, shared groups and retained messages of one broker. Sessions are opaque keys here."""
 
-    def __init__(
-        self, retained: Retained, groups: Groups, merge_overlapping: bool = True, max_cached: int = 65536
-    ) -> None:
+    def __init__(self, retained: Retained, groups: Groups, merge_overlapping: bool = True) -> None:
         self.retained = retained
         self.groups = groups
         self.merge_overlapping = merge_overlapping
-        self.max_cached = max_cached
         self.gate: Gate | None = None
         self.trie = Trie()
-        self.routes: dict[str, Route] = {}
-        self.route_bytes = 0
-        self.epoch = 0
+        self.feed = RouteFeed()
+
+    # ---- changes -----------------------------------------------------------------------------------------------
 
     def subscribe(self, session: object, subscription: Subscription) -> bool:
         """Add or replace; True when the session did not have this filter before."""
-        self.changed(subscription.filter)
-        if subscription.share is not None:
-            return self.groups.join(session, subscription)
-        return self.trie.add(subscription.filter, session, subscription) is None
+        filter, share = subscription.filter, subscription.share
+        if share is not None:
+            is_first = self.groups.get(share, filter) is None
+            is_new = self.groups.join(session, subscription)
+            if is_first:
+                self.feed.wanted_changed(GROUP_ADDED, filter, share)
+        else:
+            is_first = self.trie.get(filter) is None
+            is_new = self.trie.add(filter, session, subscription) is None
+            if is_first:
+                self.feed.wanted_changed(FILTER_ADDED, filter)
+        self.feed.recipients_changed(filter)
+        return is_new
 
     def unsubscribe(self, session: object, subscription: Subscription) -> None:
-        self.changed(subscription.filter)
-        if subscription.share is not None:
-            self.groups.leave(session, subscription.share, subscription.filter)
-        else:
-            self.trie.remove(subscription.filter, session)
+        filter, share = subscription.filter, subscription.share
+        if share is not None:
+            if self.groups.leave(session, share, filter) is not None and self.groups.get(share, filter) is None:
+                self.feed.wanted_changed(GROUP_REMOVED, filter, share)
+        elif self.trie.remove(filter, session) is not None and self.trie.get(filter) is None:
+            self.feed.wanted_changed(FILTER_REMOVED, filter)
+        self.feed.recipients_changed(filter)
 
-    def changed(self, filter: str) -> None:
-        """Forget the routes that a change at this filter can touch."""
-        self.epoch += 1
-        if has_wildcard(filter):
-            self.routes.clear()
-        else:
-            self.routes.pop(filter, None)
+    def use_gate(self, gate: Gate) -> None:
+        self.gate = gate
+        self.feed.everything_changed()
 
-    def forget(self) -> None:
-        """Forget all routes: what the gate lets through has changed."""
-        self.epoch += 1
-        self.routes.clear()
+    def set_online(self, session: object, filters: list[str], online: bool) -> None:
+        """A session with these filters has connected or disconnected: how its messages reach it is another way now."""
+        self.groups.set_online(session, online)
+        self.session_changed(filters)
+
+    def session_changed(self, filters: list[str]) -> None:
+        """What a session with these filters may receive, or how it is reached, has changed."""
+        if len(filters) > MANY_FILTERS:
+            self.feed.everything_changed()
+        else:
+            for filter in filters:
+                self.feed.recipients_changed(filter)
+
+    def retain(self, message: Message) -> bool:
+        """Keep a message as its topic's retained one or, if it is empty, forget that [MQTT-3.3.1-5 … 3.3.1-7]; False:
+        there is no room for it, or there was none to forget."""
+        if message.payload:
+            if not self.retained.put(message):
+                return False
+            self.feed.retained_changed(message.topic, message)
+            return True
+        if self.retained.remove(message.topic) is None:
+            return False
+        self.feed.retained_changed(message.topic, None)
+        return True
+
+    # ---- routes ------------------------------------------------------------------------------------------------
 
     def route(self, topic: str) -> Route:
-        route = self.routes.get(topic)
-        if route is None:
-            route = self._resolve(topic)
-            if len(topic) <= LONGEST_CACHED:
-                if len(self.routes) >= self.max_cached or self.route_bytes >= MAX_CACHED_BYTES:
-                    self.routes.clear()
-                    self.route_bytes = 0
-                self.routes[topic] = route
-                self.route_bytes += len(topic)
-        return route
-
-    def _resolve(self, topic: str) -> Route:
+        """Who gets the messages of a topic now."""
         found: dict[object, list[Subscription]] = {}
         recipients: list[Recipient] = []
         gate = self.gate

@@ -127,9 +127,7 @@ class Access:
         self.verifying.use(settings.verify_threads, settings.max_verifying)
         self._shared.clear()
         if self.server.router.gate is None and (loaded.rules is not None or loaded.tokens is not None):
-            self.server.router.gate = ReceiveGate()
-            self.server.router.forget()
-            self.server.hot.fanouts.forget("#", True)
+            self.server.router.use_gate(ReceiveGate())
 
     # ---- CONNECT -----------------------------------------------------------------------------------------------
 
@@ -372,8 +370,8 @@ class Access:
         if session.rights is rights:
             return
         session.rights = rights
+        self.server.router.session_changed([each.filter for each in session.subscriptions.values()])
         for name, subscription in list(session.subscriptions.items()):
-            self.server.router.changed(subscription.filter)
             if subscription.share is None or rights is None or rights.may_subscribe(subscription.filter, True):
                 continue
             del session.subscriptions[name]
@@ -400,8 +398,7 @@ class Access:
                 rates = settings.message_rate, settings.byte_rate, settings.rate_burst
                 metered = self._metered and not session.client_id.startswith(PREFIX)
                 channel.meter = Meter(*rates, now) if metered else None
-        self.server.router.forget()
-        self.server.hot.fanouts.forget("#", True)
+        self.server.router.feed.everything_changed()
 
     def _still_valid(self, identity: Identity) -> bool:
         if identity.encoded is None or identity.username is None:

@@ -86,6 +86,10 @@ class Coordinator:
         self._fresh.add(topic)
         return True
 
+    def has_taken(self, topic: bytes) -> bool:
+        """Whether a topic that is stored counts already."""
+        return topic in self._fresh or self.store.knows(topic)
+
     def admits(self, topic: str) -> bool:
         """False: the message has to be refused, as its topic would be one too many."""
         return not self.stores(topic) or self.room_for(topic.encode())
@@ -137,6 +141,10 @@ class Coordinator:
     def too_much(self) -> bool:
         return self.writing + self.intake.taken.size > self.max_pending
 
+    def outruns(self, position: int) -> bool:
+        """Whether messages were taken since `position` was the next, and too much is not on disk."""
+        return self.intake.next != position and self.too_much
+
     def hand_over(self) -> Taken | None:
         """What the commit that begins now has to bring to the store."""
         taken = self.intake.hand_over()
@@ -156,7 +164,7 @@ class Coordinator:
     def messages_were_removed(self) -> None:
         """By retention: topics may have gone with them, and are counted anew if they come back."""
         self._known = self.store.known_topics()
-        self.flow.hot.fanouts.forget(EVERYTHING, True)
+        self.flow.hot.fanouts.forget(EVERYTHING)
 
     # ---- positions ---------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.node.fanouts import LONGEST_CACHED, MAX_CACHED_TOPICS
+from headwater.node.destinations.fanouts import LONGEST_CACHED, MAX_CACHED_TOPICS
 from headwater.wire.packets import Publish, Subscribe, SubscribeRequest, Unsubscribe
 from tests.node.memory import MemoryBroker
 from tests.node.test_server import payloads, subscribed
@@ -21,8 +21,10 @@ def test_remembered_topics_are_bounded() -> None:
         publisher.feed(b"".join(b"\x30\x08\x00\x05%05x\x00" % number for number in range(start, start + 1000)))
         assert len(fanouts.topics) <= MAX_CACHED_TOPICS == 65536
         assert len(fanouts.older_topics) <= MAX_CACHED_TOPICS
-    assert len(broker.server.router.routes) <= broker.server.router.max_cached
-    assert len(fanouts.by_subscribers) == len(fanouts.by_recipients) == 1, "topics with the same recipients share one"
+    local = fanouts.local
+    assert len(fanouts.by_destinations) == len(local.by_subscribers) == len(local.by_recipients) == 1, (
+        "topics with the same recipients share one"
+    )
     assert [int(message.topic, 16) for message in reader.messages()] == list(range(count))
 
 
@@ -43,7 +45,7 @@ def test_long_topics_are_not_remembered() -> None:
     topic = "t" * (LONGEST_CACHED + 1)
     for _ in range(2):
         publisher.send(Publish(topic, b"m"))
-    assert topic.encode() not in broker.server.hot.fanouts.topics and topic not in broker.server.router.routes
+    assert topic.encode() not in broker.server.hot.fanouts.topics
     assert [message.topic for message in reader.messages()] == [topic, topic]
 
 

@@ -1,0 +1,64 @@
+"""The delivery store as a destination: it takes messages before anybody else gets them, and gives them positions."""
+
+from __future__ import annotations
+
+from headwater.message import Message
+from headwater.node.delivery.coordinator import Coordinator
+from headwater.node.destinations.destination import Run, StoreDestination
+from headwater.node.known_properties import KnownProperties
+from headwater.node.persistence.journal import Journal
+from headwater.node.turn import Turn
+from headwater.session.session import Session
+
+
+class Storing(StoreDestination):
+    def __init__(self, turn: Turn, journal: Journal, coordinator: Coordinator, properties: KnownProperties) -> None:
+        self.turn = turn
+        self.journal = journal
+        self.coordinator = coordinator
+        self.properties = properties
+        self.counts = False
+        self.reaches_clients = False
+
+    def stores(self, topic: str) -> bool:
+        return self.coordinator.stores(topic)
+
+    def room_for(self, topic: bytes) -> bool:
+        return self.coordinator.room_for(topic)
+
+    def has_taken(self, topic: bytes) -> bool:
+        return self.coordinator.has_taken(topic)
+
+    def take0(self, run: Run) -> None:
+        coordinator = self.coordinator
+        intake = coordinator.intake
+        run.commit = self.journal.sequence
+        run.position = intake.next
+        arrival = coordinator.arrival(self.turn.now)
+        block = run.data[run.topic_end : run.body]
+        properties = self.properties.description(block) if len(block) > 1 else b""
+        publisher = run.publisher
+        topic = run.topic
+        data = run.data
+        size = run.size
+        pos = run.start
+        body = run.body - pos
+        end = run.end
+        while pos < end:
+            intake.take(topic, data[pos + body : pos + size], 0, publisher, arrival, properties)
+            pos += size
+        self.turn.changed = True
+
+    def take1(self, run: Run) -> None:
+        """Its publisher has to be promised that it is on disk."""
+        coordinator = self.coordinator
+        block = run.tail[: run.properties]
+        properties = self.properties.description(block) if len(block) > 1 else b""
+        run.commit = self.journal.sequence
+        run.position = coordinator.intake.take(
+            run.topic, run.tail[run.properties :], 1, run.publisher, coordinator.arrival(self.turn.now), properties
+        )
+
+    def deliver(self, message: Message, publisher: Session | None) -> None:
+        self.coordinator.take(message, self.turn.now, self.journal.sequence)
+        self.turn.changed = True

@@ -1,0 +1,1 @@
+"""Where a message goes: a fan-out is a list of destinations, found once for each topic."""

@@ -1,0 +1,106 @@
+"""Shared groups: each message goes to one member of each, whom the group's dispatcher chooses (node/sharing.py).
+
+Who is chosen and can be sent packets as they are, is; else the member, or the group if nobody has room, gets a message.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from headwater.message import Delivery, Message
+from headwater.node.channel import Channel
+from headwater.node.destinations.destination import Destination, Run
+from headwater.node.sending import HEADERS, Sending, message_of_packet
+from headwater.routing.dispatcher import Member
+from headwater.routing.shared import Group
+from headwater.session.session import Session
+from headwater.wire.decode import FROM_CLIENT
+
+MANY: Final = 8
+"""Messages of a run that are left, from which on a dispatcher is asked whether a member may get several of them."""
+
+
+class SharedGroups(Destination):
+    def __init__(self, sending: Sending, groups: list[Group]) -> None:
+        self.sending = sending
+        self.groups = groups
+        self.owed = True
+        for group in groups:
+            if group.number:
+                self.durable = True
+
+    def take0(self, run: Run) -> None:
+        sending = self.sending
+        if sending.open:
+            sending.settle_all()
+        sharing = sending.sharing
+        topic = run.topic.decode()
+        publisher = run.publisher
+        size = run.size
+        told = size - (run.body - run.start) + len(topic) + HEADERS
+        packets = run.data[run.start : run.end]
+        groups = self.groups
+        total = len(packets)
+        start = 0
+        while start < total:
+            end = start + size
+            for group in groups:
+                member = sharing.choose(group, topic, publisher)
+                channel = None if member is None else plain_channel(member)
+                if member is None or channel is None or channel.version != run.version:
+                    packet = packets[start : start + size]
+                    message = message_of_packet(packet, run.version, FROM_CLIENT, publisher, sending.now)
+                    if run.commit:
+                        message.commit = run.commit
+                        message.position = run.position + start // size
+                    sharing.give(group, member, message)
+                    continue
+                group.sent(member, told, 0, sending.now)
+                if total - end >= MANY * size and len(groups) == 1:
+                    end += group.also(member, (total - end) // size, told, sending.now) * size
+                sending.send0(channel, packets[start:end], (end - start) // size, run.version, run.commit)
+            start = end
+
+    def take1(self, run: Run) -> None:
+        sending = self.sending
+        sharing = sending.sharing
+        topic = run.topic.decode()
+        publisher = run.publisher
+        load = len(run.tail) - run.properties
+        for group in self.groups:
+            member = sharing.choose(group, topic, publisher)
+            channel = None if member is None else plain_channel(member)
+            if member is None or channel is None or channel.version != run.version or not _may_fly(member):
+                sharing.give(group, member, sending.message1(run))
+            else:
+                group.sent(member, load + len(topic) + HEADERS, 1, sending.now)
+                sending.send1(channel, run, group)
+
+    def deliver(self, message: Message, publisher: Session | None) -> None:
+        sharing = self.sending.sharing
+        for group in self.groups:
+            sharing.deliver(group, message)
+
+    def choose(self, message: Message, publisher: Session | None, chosen: list[tuple[Session, Delivery]]) -> None:
+        sharing = self.sending.sharing
+        for group in self.groups:
+            sharing.select(group, message, chosen)
+
+    def has_room(self, publisher: Session | None) -> bool:
+        sharing = self.sending.sharing
+        return not any(sharing.is_full(group) for group in self.groups)
+
+
+def plain_channel(member: Member) -> Channel | None:
+    """The channel of a member that can be sent packets as they are, now."""
+    if member.subscription.identifier or member.subscription.positions:
+        return None
+    channel = cast("Channel | None", cast(Session, member.key).connection)
+    if channel is None or channel.held or channel.alias_limit_out or channel.max_packet_out:
+        return None
+    return channel
+
+
+def _may_fly(member: Member) -> bool:
+    """Whether a message of QoS 1 can be sent to the member as such."""
+    return cast(Session, member.key).outbound.quota > 0 and member.subscription.qos > 0

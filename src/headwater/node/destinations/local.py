@@ -1,0 +1,104 @@
+"""The destinations at this broker: who has subscribed to a topic, sorted by what they need.
+
+The subscribers of each matching filter are one dictionary, so these dictionaries' identities say who gets a topic's
+messages: by them, topics find the same destinations again. Routes to the same recipients have the same ones, whatever
+filters led there.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from headwater.node.channel import Channel
+from headwater.node.destinations.destination import Destination, Source
+from headwater.node.destinations.groups import SharedGroups
+from headwater.node.destinations.members import Members
+from headwater.node.destinations.recipients import Recipients
+from headwater.node.sending import Sending
+from headwater.routing.router import Route, Router
+from headwater.routing.trie import Subscribers
+from headwater.session.session import Session
+
+MAX_CACHED: Final = 65536
+
+
+class _Found:
+    """The destinations of a route; it keeps alive what their keys are made of."""
+
+    def __init__(self, route: Route, destinations: list[Destination]) -> None:
+        self.route = route
+        self.destinations = destinations
+        self.subscribers: list[list[Subscribers]] = []
+
+
+class LocalRoutes(Source):
+    def __init__(self, router: Router, sending: Sending) -> None:
+        self.router = router
+        self.sending = sending
+        self.by_subscribers: dict[tuple[int, ...], _Found] = {}
+        self.by_recipients: dict[tuple[int, ...], _Found] = {}
+
+    def destinations(self, topic: str) -> list[Destination]:
+        router = self.router
+        if router.gate is not None:  # subscribers of one filter may differ in what they may receive
+            return self._found(router.route(topic)).destinations
+        matching = router.trie.match(topic)
+        key: list[int] = [id(subscribers) for subscribers in matching]
+        if len(router.groups):
+            key += [-id(group) for group in router.groups.match(topic)]
+        whole = tuple(key)
+        found = self.by_subscribers.get(whole)
+        if found is None:
+            if len(self.by_subscribers) >= MAX_CACHED:
+                self.forget()
+            found = self.by_subscribers[whole] = self._found(router.route(topic))
+            found.subscribers.append(matching)
+        return found.destinations
+
+    def _found(self, route: Route) -> _Found:
+        key: list[int] = []
+        for recipient in route.recipients:
+            key.append(id(recipient.session) << 2 | recipient.qos)
+            if recipient.any_no_local or recipient.positions or recipient.identifiers is not None:
+                key.append(-id(recipient))
+        for group in route.groups:
+            key.append(-id(group))
+        whole = tuple(key)
+        found = self.by_recipients.get(whole)
+        if found is None:
+            if len(self.by_recipients) >= MAX_CACHED:
+                self.forget()
+            found = self.by_recipients[whole] = _Found(route, self.sorted(route))
+        return found
+
+    def sorted(self, route: Route) -> list[Destination]:
+        """The recipients and groups of a route as destinations."""
+        members = Members(self.sending)
+        others = Recipients(self.sending)
+        for recipient in route.recipients:
+            channel = cast("Channel | None", cast(Session, recipient.session).connection)
+            if channel is None:
+                others.add(recipient, False)
+            elif (
+                recipient.any_no_local
+                or recipient.positions
+                or recipient.identifiers is not None
+                or channel.alias_limit_out
+                or channel.max_packet_out
+            ):
+                others.add(recipient, True)
+            else:
+                members.add(recipient, channel)
+        made: list[Destination] = []
+        if members.recipients:
+            made.append(members)
+        if len(members.recipients) < len(route.recipients):
+            made.append(others)
+        if route.groups:
+            made.append(SharedGroups(self.sending, route.groups))
+        return made
+
+    def forget(self) -> None:
+        """Some recipient is another one now, or is reached in another way."""
+        self.by_subscribers.clear()
+        self.by_recipients.clear()
