@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from headwater.node.channel import Channel
 from headwater.node.timers import Timer
-from headwater.routing.dispatcher import Member, Watcher
-from headwater.routing.shared import Group
+from headwater.routing.dispatcher import Member
+from headwater.routing.shared import Group, Watcher
 from headwater.session.session import Session
 
 if TYPE_CHECKING:

@@ -7,14 +7,11 @@ The group does the book-keeping of `Member` before it tells its dispatcher of an
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
 from headwater.message import Subscription
-
-if TYPE_CHECKING:
-    from headwater.routing.shared import Group
 
 PARTS: Final = 1000
 """Of one weight: dispatchers that count count in these."""
@@ -167,12 +164,3 @@ class Dispatcher:
 
     def given_back(self, member: Member, count: int, now: float) -> None:
         """So many messages that were the member's, the newest ones, are its no longer and will be chosen for again."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Watcher:
-    """Who looks at the connections of members."""
-
-    def watch(self, group: Group, member: Member) -> None:
-        """The member is not `watched` and was sent something: sample it at the next tick."""
-        raise NotImplementedError

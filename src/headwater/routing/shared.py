@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
+from mypy_extensions import mypyc_attr
+
 from headwater.message import Subscription
-from headwater.routing.dispatcher import Dispatcher, Member, Watcher
+from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.dispatchers.adaptive import Adaptive
 from headwater.routing.dispatchers.capacity import Capacity
 from headwater.routing.dispatchers.hashes import HashClient, HashTopic
@@ -58,6 +60,15 @@ def dispatcher(name: str) -> Dispatcher:
     made = make()
     made.name = name
     return made
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Watcher:
+    """Who looks at the connections of members."""
+
+    def watch(self, group: Group, member: Member) -> None:
+        """The member is not `watched` and was sent something: sample it at the next tick."""
+        raise NotImplementedError
 
 
 class Group:
