@@ -63,8 +63,8 @@ class Message:
         """Of a retained message: its publisher's user name ("": none), if that may have to be asked for; else None."""
         self.user: str | None = None
         """Of a retained message or a will: in whose quota it counts; None: nobody's."""
-        self.stored: object = None
-        """What a journal knows of it (session/kept.py); None: no delivery of it is on disk."""
+        self.journaled: object = None
+        """What a journal knows of it (session/journaled.py); None: no delivery of it is on disk."""
         self.position = 0
         """In the delivery store; 0: it is not there."""
         self.commit = 0
@@ -167,8 +167,8 @@ class Delivery:
         self.retain = retain
         self.identifiers = identifiers
         self.group = group
-        self.kept: object = None
-        """What a journal knows of it (session/kept.py); None: it is not on disk."""
+        self.journaled: object = None
+        """What a journal knows of it (session/journaled.py); None: it is not on disk."""
         self.size = 0
         """Bytes that it counts with while it waits."""
         self.positions = False

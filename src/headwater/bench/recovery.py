@@ -34,7 +34,7 @@ from headwater.node.persistence.records import (
     subscription_record,
 )
 from headwater.node.persistence.schema import open_folder
-from headwater.session.kept import Kept, Stored
+from headwater.session.journaled import DurableDelivery, JournaledMessage
 from headwater.session.outbound import Outbound
 from headwater.session.session import Session
 from headwater.session.waiting import Budget
@@ -92,11 +92,11 @@ def _session(writer: Writer, client_id: str, waiting: int) -> None:
     writer.put(subscription_key(session.number, subscription.name), subscription_record(subscription))
     for _ in range(waiting):
         message = Message(f"commands/{client_id}/go", bytes(PAYLOAD), 1)
-        stored = Stored(writer.next(), message, b"", b"", 0, "")
-        kept = Kept(writer.next(), session.number, stored, 1)
-        writer.put(number_key(MESSAGE, stored.number), record_of(message, 0.0))
+        journaled = JournaledMessage(writer.next(), message, b"", b"", 0, "")
+        entry = DurableDelivery(writer.next(), session.number, journaled, 1)
+        writer.put(number_key(MESSAGE, journaled.number), record_of(message, 0.0))
         size = message.size()
-        writer.put(delivery_key(session.number, kept.number), delivery_record(kept, size, ""))
+        writer.put(delivery_key(session.number, entry.number), delivery_record(entry, size, ""))
 
 
 def start(folder: Path, scratch: Path) -> tuple[float, int]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from headwater.node.delivery.trimming import Trimming
     from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
-    from headwater.node.persistence.keeping import Keeping
+    from headwater.node.persistence.persistence import Persistence
     from headwater.store.store import Store
 
 log = logging.getLogger("headwater.broker")
@@ -84,7 +84,7 @@ class Broker:
         self.store = store
         """Where messages are stored; None, also before the start: nowhere."""
         self._trimming: Trimming | None = None
-        self._keeping: Keeping | None = None
+        self._persistence: Persistence | None = None
         self.failure: StorageError | None = None
         """Why the broker has stopped serving by itself."""
         self.on_failure: Callable[[], None] | None = None
@@ -130,7 +130,7 @@ class Broker:
 
     async def _serve(self, bridges: list[Prepared]) -> None:
         server = self.server
-        self._keeping = self._open_data()
+        self._persistence = self._open_data()
         self._look_after_the_store()
         self._take_advice()
         server.deciding.clock = self._look_at_the_clock
@@ -163,8 +163,8 @@ class Broker:
             await self._bridges.stop()
         self._let_nobody_in()
         server.hot.now = time.monotonic()
-        if self._keeping is not None:
-            self._keeping.settle()  # who waits for an acknowledgement gets it
+        if self._persistence is not None:
+            self._persistence.settle()  # who waits for an acknowledgement gets it
         if self._trimming is not None:
             await asyncio.to_thread(self._trimming.stop)
             self._trimming = None
@@ -180,9 +180,9 @@ class Broker:
         server.chores.finish()
         if server.advising is not None:
             server.advising.stop()
-        if self._keeping is not None:
-            self._keeping.close()
-            self._keeping = None
+        if self._persistence is not None:
+            self._persistence.close()
+            self._persistence = None
         server.timers.clear()
         if self._handshaking is not None:
             self._handshaking.stop()
@@ -231,19 +231,19 @@ class Broker:
         """What can be seen of the bridges now."""
         return [] if self._bridges is None else self._bridges.views()
 
-    def _open_data(self) -> Keeping | None:
+    def _open_data(self) -> Persistence | None:
         """Take up what is in the data folder, if there is one, and keep it up to date from now on."""
         config = self.config
         if self._backend is None and (not config.data_dir or config.durability == "none"):
             return None
-        from headwater.node.persistence.keeping import Keeping
+        from headwater.node.persistence.persistence import Persistence
         from headwater.node.persistence.schema import open_folder
 
         backend = self._backend or open_folder(Path(config.data_dir))
         try:
             store = self._open_store()
             try:
-                keeping = Keeping(self.server, backend, self._storage_failed, store, self._room())
+                persistence = Persistence(self.server, backend, self._storage_failed, store, self._room())
             except BaseException:
                 if store is not None:
                     store.close()
@@ -252,7 +252,7 @@ class Broker:
             backend.close()
             raise
         self.store = store
-        return keeping
+        return persistence
 
     def _room(self) -> Room | None:
         if not self.config.data_dir:
@@ -275,10 +275,10 @@ class Broker:
             coordinator = self.server.coordinator
             assert coordinator is not None
             tell = partial(asyncio.get_running_loop().call_soon_threadsafe, coordinator.messages_were_removed)
-            assert self._keeping is not None
-            committer = self._keeping.committer
+            assert self._persistence is not None
+            committer = self._persistence.committer
             self._trimming = Trimming(self.store, tell, is_low=lambda: committer.is_paused)
-            self._keeping.on_low = self._trimming.hurry
+            self._persistence.on_low = self._trimming.hurry
             self._trimming.start()
 
     def _take_advice(self) -> None:
@@ -294,15 +294,15 @@ class Broker:
         it has to delete it. Raises StorageError, also if nothing is kept on disk."""
         from headwater.node.persistence.backup import take_snapshot
 
-        if self._keeping is None:
+        if self._persistence is None:
             return await asyncio.to_thread(take_snapshot, Path(self.config.data_dir), None)
-        keeping = self._keeping
+        persistence = self._persistence
         return await asyncio.to_thread(
             take_snapshot,
             Path(self.config.data_dir),
-            keeping.backend,
+            persistence.backend,
             store=self.store,
-            between=keeping.committer.between,
+            between=persistence.committer.between,
         )
 
     def _storage_failed(self, error: StorageError) -> None:
@@ -361,8 +361,8 @@ class Broker:
     async def committed(self) -> None:
         """Return when all that has changed until now is on disk, a message of `publish` for example, if durability is
         `sync`; else at once. StorageError: the disk has failed, and it may not be there."""
-        if self._keeping is not None:
-            await self._keeping.committed()
+        if self._persistence is not None:
+            await self._persistence.committed()
 
     def disconnect(self, client_id: str, reason: int, server_reference: str | None = None) -> bool:
         """End a client's connection with this reason, perhaps sending it elsewhere; False when it has none."""

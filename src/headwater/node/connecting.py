@@ -409,7 +409,7 @@ class Connecting:
             if self.server.delivering.publish_to(channel, delivery, packet_id, True) == 0:
                 outbound.done(packet_id, flight)  # [MQTT-3.1.2-25] too large for this client: as if it had been sent
                 self.server.delivering.landed(flight)
-                delivery.kept = None  # it was the flight's, and has ended with it
+                delivery.journaled = None  # it was the flight's, and has ended with it
                 self.server.delivering.dropped(session, delivery, TOO_LARGE)
                 self.server.hooks.tell("qos_dropped", session.client_id, packet_id)
 

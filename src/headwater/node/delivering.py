@@ -23,7 +23,7 @@ from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient
 from headwater.routing.shared import Group
 from headwater.session.connection import CONNECTED
-from headwater.session.kept import AWAY, Kept
+from headwater.session.journaled import AWAY, DurableDelivery
 from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
 from headwater.session.waiting import DISCONNECT_WHEN_FULL, OVERFLOW, QUEUED, SEND, Waiting
@@ -98,7 +98,7 @@ class Delivering(Deliver):
                 if session.durable:
                     self.journal.keep(session.number, delivery)
                 elif delivery.group is not None:
-                    delivery.kept = self.journal.keep_for_group(delivery)
+                    delivery.journaled = self.journal.keep_for_group(delivery)
             if channel is not None:
                 channel.held = True
             if outbound.given_up is not None:
@@ -142,12 +142,12 @@ class Delivering(Deliver):
     def _flown(self, channel: Channel, session: Session, delivery: Delivery, packet_id: int, flight: Flight) -> None:
         journal = self.journal
         if journal is not None:
-            kept = cast("Kept | None", delivery.kept)
-            if kept is None:
-                kept = journal.keep(session.number, delivery)
-            journal.flown(kept, packet_id)
-            flight.kept = kept
-            delivery.kept = None  # it is the flight's now
+            entry = cast("DurableDelivery | None", delivery.journaled)
+            if entry is None:
+                entry = journal.keep(session.number, delivery)
+            journal.flown(entry, packet_id)
+            flight.journaled = entry
+            delivery.journaled = None  # it is the flight's now
             if delivery.qos == 2:
                 journal.promise(channel)
 
@@ -158,8 +158,8 @@ class Delivering(Deliver):
         if journal is None:
             return
         if delivery.qos == 1:
-            flight.kept = cast("Kept | None", delivery.kept) or journal.keep_for_group(delivery)
-            delivery.kept = None
+            flight.journaled = cast("DurableDelivery | None", delivery.journaled) or journal.keep_for_group(delivery)
+            delivery.journaled = None
         elif cast(Group, delivery.group).number:
             self.forget(delivery)
             journal.promise_gone(channel)
@@ -171,15 +171,15 @@ class Delivering(Deliver):
 
     def forget(self, delivery: Delivery) -> None:
         """Nobody waits for this delivery any more."""
-        if delivery.kept is not None and self.journal is not None:
-            self.journal.done(cast(Kept, delivery.kept))
-            delivery.kept = None
+        if delivery.journaled is not None and self.journal is not None:
+            self.journal.done(cast(DurableDelivery, delivery.journaled))
+            delivery.journaled = None
 
     def landed(self, flight: Flight) -> None:
         """The same for one that was sent."""
-        if flight.kept is not None and self.journal is not None:
-            self.journal.done(flight.kept)
-            flight.kept = None
+        if flight.journaled is not None and self.journal is not None:
+            self.journal.done(flight.journaled)
+            flight.journaled = None
 
     def publish_to(self, channel: Channel, delivery: Delivery, packet_id: int, dup: bool) -> int:
         """Send a message; the packet's size, or 0 when it is larger than the client takes."""
@@ -196,7 +196,7 @@ class Delivering(Deliver):
 
     def dropped(self, session: Session, delivery: Delivery, reason: int) -> None:
         self.server.stats.drops[reason] += 1
-        if delivery.kept is not None:
+        if delivery.journaled is not None:
             if self.server.hooks.listens("publish_dropped"):
                 self.fetch(delivery)
             self.forget(delivery)

@@ -319,8 +319,8 @@ class HotPath(Collecting):
                     del flights[packet_id]
                     outbound.quota += 1
                     outbound.budget.used -= flight.size
-                if flight.kept is not None and self.journal is not None:
-                    self.journal.done(flight.kept)
+                if flight.journaled is not None and self.journal is not None:
+                    self.journal.done(flight.journaled)
                 if flight.group is not group:
                     if of_group:
                         self.delivering.ended(session, group, of_group)

@@ -227,7 +227,7 @@ class Publishing:
             destination.choose(message, publisher, chosen)
         for session, delivery in server.hooks.transform("select_subscribers", chosen, message):
             one = delivery
-            if delivery.kept is not None:  # a hook gives it to several: it is one for each
+            if delivery.journaled is not None:  # a hook gives it to several: it is one for each
                 one = Delivery(message, delivery.qos, delivery.retain, delivery.identifiers, delivery.group)
                 one.positions = delivery.positions
             server.delivering.offer(session, one)
@@ -253,8 +253,8 @@ class Publishing:
             if packet.reason < 0x80:
                 self.server.send(channel, Pubrel(packet.packet_id, reason))
         elif flight.released:
-            if flight.kept is not None and self.server.journal is not None:
-                self.server.journal.released(flight.kept)
+            if flight.journaled is not None and self.server.journal is not None:
+                self.server.journal.released(flight.journaled)
                 self.server.promise(channel)
             self.server.send(channel, Pubrel(packet.packet_id))
         else:

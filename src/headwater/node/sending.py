@@ -100,11 +100,11 @@ class Sending(Turn):
         journaled = run.journaled
         if journaled is not None and self.journal is not None:
             if session.durable:
-                kept = flight.kept = self.journal.keep_stored(session.number, journaled, 1)
-                kept.packet_id = packet_id
-                kept.group = group
+                entry = flight.journaled = self.journal.keep_journaled(session.number, journaled, 1)
+                entry.packet_id = packet_id
+                entry.group = group
             elif group is not None and group.number:
-                flight.kept = self.journal.keep_stored(group.number, journaled, 1)  # who else is in the group gets it
+                flight.journaled = self.journal.keep_journaled(group.number, journaled, 1)
         out = member.out
         out.append(head)
         out.append(PACKET_ID[packet_id])
@@ -125,13 +125,13 @@ class Sending(Turn):
             and run.tail is self.decoded_tail
             and run.publisher == message.publisher
             # Python has one object for all payloads of the same single byte: only these tell two such messages apart.
-            and message.stored is run.journaled
+            and message.journaled is run.journaled
             and message.position == run.position
             and message.commit == run.commit
         ):
             return message
         message = message_of_packet(run.head + ANY_ID + run.tail, run.version, FROM_CLIENT, run.publisher, 0.0)
-        message.stored = run.journaled
+        message.journaled = run.journaled
         message.commit = run.commit
         message.position = run.position
         self.decoded = message

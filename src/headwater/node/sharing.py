@@ -254,10 +254,10 @@ class Sharing(Share):
             group = flight.group
             if flight.qos == 1 and isinstance(group, Group) and (ends or group.any_online()):
                 given = session.flight_delivery(flight)
-                given.kept = flight.kept
+                given.journaled = flight.journaled
                 self.server.delivering.fetch(given)
                 delivery = Delivery(given.message, 1, False, None, group)
-                delivery.kept = flight.kept
+                delivery.journaled = flight.journaled
                 back.append(delivery)
                 outbound.take_flight(packet_id)
                 member = group.member(session)

@@ -19,7 +19,7 @@ from collections import deque
 from typing import Final
 
 from headwater.message import OVERHEAD, Delivery
-from headwater.session.kept import Kept
+from headwater.session.journaled import DurableDelivery
 from headwater.session.waiting import REFUSE, SEND, Budget, Waiting
 
 MAX_PACKET_ID: Final = 65535
@@ -41,7 +41,7 @@ class Flight:
         self.version = version
         self.group: object = None if delivery is None else delivery.group
         self.publisher = ""  # for the group, if it has to choose again
-        self.kept: Kept | None = None
+        self.journaled: DurableDelivery | None = None
         self.position = 0
         self.commit = 0
         self.released = False

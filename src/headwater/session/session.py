@@ -69,8 +69,8 @@ class Session:
             message = message_of(publish, flight.publisher, 0.0)
             message.position = flight.position
             message.commit = flight.commit
-            if flight.kept is not None:
-                message.stored = flight.kept.stored
+            if flight.journaled is not None:
+                message.journaled = flight.journaled.journaled
             delivery = Delivery(message, flight.qos, False, None, flight.group)
             flight.delivery = delivery
         return delivery

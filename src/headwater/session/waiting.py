@@ -19,7 +19,7 @@ from collections import deque
 from typing import Final
 
 from headwater.message import NEVER, OVERHEAD, Delivery
-from headwater.session.kept import AWAY
+from headwater.session.journaled import AWAY
 
 DROP_NEWEST: Final = 0
 DROP_OLDEST: Final = 1

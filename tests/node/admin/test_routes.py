@@ -13,7 +13,7 @@ import pytest
 
 from headwater.message import Message
 from headwater.node.admin import views
-from headwater.node.persistence.keeping import Keeping
+from headwater.node.persistence.persistence import Persistence
 from headwater.node.persistence.rocks import RocksBackend
 from headwater.node.persistence.schema import open_folder
 from headwater.wire.packets import Connect, Disconnect, Properties, Publish, Subscribe, SubscribeRequest, Will
@@ -319,7 +319,9 @@ def test_a_copy_of_what_is_kept(tmp_path: Path) -> None:
     api = Api(data_dir=str(folder))
     backend = open_folder(folder)
     backend.write([(b"a", b"1")], [])
-    api.broker._keeping = cast(Keeping, SimpleNamespace(backend=backend, committer=SimpleNamespace(between=Lock())))
+    api.broker._persistence = cast(
+        Persistence, SimpleNamespace(backend=backend, committer=SimpleNamespace(between=Lock()))
+    )
     answer = api.call("POST", "/v1/snapshot")
     assert answer.status_code == 201
     said = answer.json()

@@ -9,7 +9,7 @@ import pytest
 from headwater.message import Message
 from headwater.node.config import Config
 from headwater.node.persistence.records import DELIVERY, MESSAGE
-from headwater.session.kept import AWAY, Kept
+from headwater.session.journaled import AWAY, DurableDelivery
 from headwater.wire.packets import Puback, Pubcomp, Pubrec
 from tests.node.memory import Client
 from tests.node.persistence.durable import DurableBroker
@@ -38,8 +38,8 @@ def test_nothing_of_the_content_stays_in_memory(hot: bool) -> None:
     fill(broker, 1, 100_000)
     (delivery,) = broker.server.sessions["a"].outbound.queue or ()
     assert delivery.message is AWAY
-    assert isinstance(delivery.kept, Kept)
-    stored = delivery.kept.stored
+    assert isinstance(delivery.journaled, DurableDelivery)
+    stored = delivery.journaled.journaled
     assert (stored.message, stored.head, stored.tail) == (None, b"", b"")
 
 

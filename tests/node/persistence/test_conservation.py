@@ -23,7 +23,7 @@ from headwater.node.config import Config
 from headwater.node.persistence.records import GROUP, RETAINED, SESSION, SUBSCRIPTION
 from headwater.routing.shared import DISPATCHERS, Group
 from headwater.session.connection import CLOSING
-from headwater.session.kept import AWAY, Kept
+from headwater.session.journaled import AWAY, DurableDelivery
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.wire.packets import (
@@ -229,7 +229,7 @@ class World:
         sessions = self.broker.server.sessions.values()
         if any(session.number and not session.expiry_interval for session in sessions):
             return
-        if any(each.kept for session in sessions if not session.durable for each in _given(session)):
+        if any(each.journaled for session in sessions if not session.durable for each in _given(session)):
             return  # what passing members of groups have would be the groups' again
         self.comparisons += 1
         assert state(self.broker) == state(self.broker.crash(None))
@@ -335,18 +335,18 @@ def _flight(broker: DurableBroker, session: Session, flight: Flight) -> tuple[An
             Flight(flight.qos, None, flight.head, flight.tail, flight.version, flight.size)
         )
         delivery.group = flight.group
-    kept = flight.kept
+    kept = flight.journaled
     assert kept is not None
     return _delivery(broker, delivery, kept)
 
 
 def _waiting(broker: DurableBroker, line: Any) -> list[tuple[Any, ...]]:
     queue = () if line is None or line.queue is None else line.queue
-    return [_delivery(broker, each, each.kept) for each in queue if each.qos and each.kept is not None]
+    return [_delivery(broker, each, each.journaled) for each in queue if each.qos and each.journaled is not None]
 
 
-def _delivery(broker: DurableBroker, delivery: Delivery, kept: Kept) -> tuple[Any, ...]:
-    message = broker.journal.message_of(kept.stored) if delivery.message is AWAY else delivery.message
+def _delivery(broker: DurableBroker, delivery: Delivery, kept: DurableDelivery) -> tuple[Any, ...]:
+    message = broker.journal.message_of(kept.journaled) if delivery.message is AWAY else delivery.message
     return (*_message(message), delivery.qos, delivery.retain, delivery.identifiers, _group(broker, delivery.group))
 
 

@@ -17,7 +17,7 @@ from headwater.message import Message
 from headwater.node.broker import Broker
 from headwater.node.persistence.memory import MemoryBackend
 from headwater.node.selector import HotEventLoop, run
-from tests.node.persistence.test_keeping import FailingBackend, config, device
+from tests.node.persistence.test_persistence import FailingBackend, config, device
 
 PATIENCE = 20.0
 RUNNERS = pytest.mark.parametrize("runner", [asyncio.run, run], ids=["guest", "ours"])

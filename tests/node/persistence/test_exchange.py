@@ -40,7 +40,7 @@ from headwater.node.persistence.records import (
 )
 from headwater.node.persistence.schema import open_folder
 from headwater.routing.topics import split_shared
-from headwater.session.kept import Kept, Stored
+from headwater.session.journaled import DurableDelivery, JournaledMessage
 from headwater.session.outbound import Outbound
 from headwater.session.session import Session
 from headwater.session.waiting import Budget
@@ -167,7 +167,9 @@ def deliveries(draw: st.DrawFn, owners: list[tuple[int, bool]], messages: list[i
     for _ in range(draw(st.integers(0, 6)) if owners and messages else 0):
         owner, is_session = draw(st.sampled_from(owners))
         message = draw(st.sampled_from(messages))
-        kept = Kept(next(numbers), owner, Stored(message, None, b"", b"", 0, ""), draw(st.integers(1, 2)))
+        kept = DurableDelivery(
+            next(numbers), owner, JournaledMessage(message, None, b"", b"", 0, ""), draw(st.integers(1, 2))
+        )
         kept.retain = draw(st.booleans())
         kept.identifiers = draw(st.none() | st.lists(st.integers(1, 268_435_455), min_size=1, max_size=2))
         group = ""
@@ -446,7 +448,10 @@ def test_what_cannot_be_understood_is_left_out_of_an_export() -> None:
             (number_key(SESSION, 100), b"{"),
             (subscription_key(1, "g"), b"short"),
             (delivery_key(1, 101), b"short"),
-            (delivery_key(1, 102), delivery_record(Kept(102, 1, Stored(999, None, b"", b"", 0, ""), 1), 0, "")),
+            (
+                delivery_key(1, 102),
+                delivery_record(DurableDelivery(102, 1, JournaledMessage(999, None, b"", b"", 0, ""), 1), 0, ""),
+            ),
             (retained_key("u"), b"\0" * 20),
         ],
         [],

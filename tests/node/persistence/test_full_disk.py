@@ -219,7 +219,7 @@ def test_who_publishes_is_not_read_from_while_the_reserve_is_used(
     """Those who only listen are served on, and a publisher goes on by itself."""
     free = 10_000
     monkeypatch.setattr(Room, "free", lambda self: free)
-    monkeypatch.setattr("headwater.node.persistence.keeping.LOOK_AGAIN", 0.02)
+    monkeypatch.setattr("headwater.node.persistence.persistence.LOOK_AGAIN", 0.02)
 
     async def main() -> None:
         nonlocal free
@@ -271,7 +271,7 @@ def small_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
 def test_a_disk_that_others_fill_and_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last byte, in the middle of traffic: each message is there once and in order. Without the right to mount a
     disk, the figures are made up."""
-    monkeypatch.setattr("headwater.node.persistence.keeping.LOOK_AGAIN", 0.05)
+    monkeypatch.setattr("headwater.node.persistence.persistence.LOOK_AGAIN", 0.05)
     made_up: list[int] = []
     measure = Room.free
     monkeypatch.setattr(Room, "free", lambda self: made_up[0] if made_up else measure(self))

@@ -10,7 +10,7 @@ from headwater.message import OVERHEAD, Delivery, Message
 from headwater.node.config import Config
 from headwater.node.persistence.journal import NEVER_WITHHELD
 from headwater.node.persistence.records import DELIVERY, MESSAGE, RECEIVED, RETAINED, SESSION, SUBSCRIPTION
-from headwater.session.kept import AWAY
+from headwater.session.journaled import AWAY
 from headwater.session.session import Session
 from headwater.wire.packets import (
     Connack,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headwater.message import NEVER, Message
 from headwater.node.persistence.records import message_in, message_record, record_of
-from headwater.session.kept import Stored
+from headwater.session.journaled import JournaledMessage
 from headwater.wire.encode import encode
 from headwater.wire.packets import V5, V311, Properties, Publish
 
@@ -44,7 +44,7 @@ def test_packets_of_the_hot_path(topic: str, payload: bytes, version: int, pairs
     packet = encode(Publish(topic, payload, 1, False, False, 0x4142, properties), version)
     at = packet.index(len(topic.encode()).to_bytes(2, "big") + topic.encode(), 2) + 2 + len(topic.encode())
     assert packet[at : at + 2] == b"AB"
-    found = message_in(message_record(Stored(1, None, packet[:at], packet[at + 2 :], version, "p"), 0.0), 0.0)
+    found = message_in(message_record(JournaledMessage(1, None, packet[:at], packet[at + 2 :], version, "p"), 0.0), 0.0)
     assert (found.topic, found.payload, found.qos, found.publisher) == (topic, payload, 1, "p")
     assert found.user_properties == (pairs if properties else None)
 

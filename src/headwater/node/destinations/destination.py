@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import mypyc_attr
 
 from headwater.message import Delivery, Message
-from headwater.session.kept import Stored
+from headwater.session.journaled import JournaledMessage
 from headwater.session.session import Session
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Run:
         self.properties = 0
         self.position = 0
         self.commit = 0
-        self.journaled: Stored | None = None
+        self.journaled: JournaledMessage | None = None
 
     @property
     def publisher(self) -> str:

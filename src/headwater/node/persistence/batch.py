@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from headwater.session.kept import Kept
+from headwater.session.journaled import DurableDelivery
 from headwater.store.intake import Taken
 
 
@@ -16,7 +16,7 @@ class Batch:
         self.puts: list[tuple[bytes, bytes]] = []
         self.deletes: list[bytes] = []
         self.promises = False
-        self.waiting: list[Kept] = []
+        self.waiting: list[DurableDelivery] = []
         """Deliveries of it that wait in a line: their content may be put away when it is on disk."""
         self.taken: Taken | None = None
         """What goes to the delivery store, before the changes: who finds one of those finds the message, too."""

@@ -62,7 +62,7 @@ from headwater.node.persistence.records import (
 from headwater.node.persistence.rocks import RocksBackend
 from headwater.node.persistence.schema import SCHEMA, open_folder
 from headwater.routing.topics import SHARE_PREFIX, split_shared
-from headwater.session.kept import Kept, Stored
+from headwater.session.journaled import DurableDelivery, JournaledMessage
 
 MOST_COMPLAINTS: Final = 20
 BATCH: Final = 1000
@@ -287,13 +287,13 @@ class Import:
         else:
             owner, group = self._session_of(line.client_id), line.group or ""
             self._check_packet_id(line.client_id, line.packet_id)
-        kept = Kept(self._number(), owner, Stored(message, None, b"", b"", 0, ""), line.qos)
-        kept.retain = line.retain
-        kept.identifiers = line.identifiers or None
-        kept.released = line.released
-        kept.packet_id = line.packet_id or 0
-        record = delivery_record(kept, 0 if line.packet_id else size, group)
-        self._puts.append((delivery_key(owner, kept.number), record))
+        entry = DurableDelivery(self._number(), owner, JournaledMessage(message, None, b"", b"", 0, ""), line.qos)
+        entry.retain = line.retain
+        entry.identifiers = line.identifiers or None
+        entry.released = line.released
+        entry.packet_id = line.packet_id or 0
+        record = delivery_record(entry, 0 if line.packet_id else size, group)
+        self._puts.append((delivery_key(owner, entry.number), record))
         self._queued += 1
 
     def _retain(self, line: RetainedLine) -> None:

@@ -52,7 +52,7 @@ from headwater.node.persistence.records import (
 from headwater.node.turn import Turn
 from headwater.routing.retained import Retained
 from headwater.routing.shared import Group
-from headwater.session.kept import AWAY, Kept, Stored
+from headwater.session.journaled import AWAY, DurableDelivery, JournaledMessage
 from headwater.session.session import Session
 from headwater.session.waiting import Budget, Waiting
 
@@ -82,7 +82,7 @@ class Journal:
         self.syncs = 0
         self.seconds = 0.0
         """That commits have taken."""
-        self._deliveries: dict[Kept, None] = {}
+        self._deliveries: dict[DurableDelivery, None] = {}
         self._deletes: list[bytes] = []
         self._gone_for_good = False
         self._together = False
@@ -168,15 +168,15 @@ class Journal:
             self._lines[group.number] = line
             self.keep(group.number, delivery)
 
-    def keep_for_group(self, delivery: Delivery) -> Kept | None:
+    def keep_for_group(self, delivery: Delivery) -> DurableDelivery | None:
         """It waits for, or went to, a member whose session is not kept: after a crash it is the group's again, if that
         is kept."""
         group = cast(Group, delivery.group)
         if group.number == 0:
             return None
-        kept = self.keep(group.number, Delivery(delivery.message, delivery.qos, False, None, group))
-        kept.delivery = None
-        return kept
+        entry = self.keep(group.number, Delivery(delivery.message, delivery.qos, False, None, group))
+        entry.delivery = None
+        return entry
 
     # ---- retained messages -------------------------------------------------------------------------------------
 
@@ -193,80 +193,80 @@ class Journal:
 
     # ---- deliveries --------------------------------------------------------------------------------------------
 
-    def packet(self, head: bytes, tail: bytes, version: int, publisher: str) -> Stored:
+    def packet(self, head: bytes, tail: bytes, version: int, publisher: str) -> JournaledMessage:
         """A message of the hot path; nothing is written unless a delivery of it is kept."""
-        return Stored(self.new_number(), None, head, tail, version, publisher)
+        return JournaledMessage(self.new_number(), None, head, tail, version, publisher)
 
-    def keep(self, owner: int, delivery: Delivery) -> Kept:
+    def keep(self, owner: int, delivery: Delivery) -> DurableDelivery:
         """A delivery of QoS 1 or 2 is now its owner's."""
         message = delivery.message
-        stored = cast("Stored | None", message.stored)
-        if stored is None:
-            stored = Stored(self.new_number(), message, b"", b"", 0, "")
-            message.stored = stored
-        elif stored.message is None and not stored.head:
-            stored.message = message  # it was away or done with, and may have to be written again
-        kept = self.keep_stored(owner, stored, delivery.qos)
-        kept.retain = delivery.retain
-        kept.identifiers = delivery.identifiers
-        kept.group = delivery.group
-        kept.delivery = delivery
-        delivery.kept = kept
-        return kept
+        journaled = cast("JournaledMessage | None", message.journaled)
+        if journaled is None:
+            journaled = JournaledMessage(self.new_number(), message, b"", b"", 0, "")
+            message.journaled = journaled
+        elif journaled.message is None and not journaled.head:
+            journaled.message = message  # it was away or done with, and may have to be written again
+        entry = self.keep_journaled(owner, journaled, delivery.qos)
+        entry.retain = delivery.retain
+        entry.identifiers = delivery.identifiers
+        entry.group = delivery.group
+        entry.delivery = delivery
+        delivery.journaled = entry
+        return entry
 
-    def keep_stored(self, owner: int, stored: Stored, qos: int) -> Kept:
+    def keep_journaled(self, owner: int, journaled: JournaledMessage, qos: int) -> DurableDelivery:
         number = self.next_number
         self.next_number = number + 1
-        kept = Kept(number, owner, stored, qos)
-        stored.references += 1
-        self._deliveries[kept] = None
+        entry = DurableDelivery(number, owner, journaled, qos)
+        journaled.references += 1
+        self._deliveries[entry] = None
         self.turn.changed = True
-        return kept
+        return entry
 
-    def flown(self, kept: Kept, packet_id: int) -> None:
+    def flown(self, entry: DurableDelivery, packet_id: int) -> None:
         """It went out with this packet id."""
-        kept.packet_id = packet_id
-        kept.delivery = None
-        self._deliveries[kept] = None
+        entry.packet_id = packet_id
+        entry.delivery = None
+        self._deliveries[entry] = None
         self.turn.changed = True
 
-    def released(self, kept: Kept) -> None:
+    def released(self, entry: DurableDelivery) -> None:
         """The receiver has the QoS 2 message; what is left is to have it forget the id."""
-        kept.released = True
-        self._deliveries[kept] = None
+        entry.released = True
+        self._deliveries[entry] = None
         self.turn.changed = True
 
-    def done(self, kept: Kept) -> None:
+    def done(self, entry: DurableDelivery) -> None:
         """It has come to its end, whichever."""
-        self._deliveries.pop(kept, None)
-        kept.delivery = None
-        if kept.written:
-            self._deletes.append(delivery_key(kept.owner, kept.number))
-        stored = kept.stored
-        stored.references -= 1
-        if stored.references == 0:
-            stored.message = None  # which knows it, too: without this, both would wait for the garbage collector
-            if stored.written:
-                stored.written = False
-                self._deletes.append(number_key(MESSAGE, stored.number))
-                stored.number = self.new_number()
+        self._deliveries.pop(entry, None)
+        entry.delivery = None
+        if entry.written:
+            self._deletes.append(delivery_key(entry.owner, entry.number))
+        journaled = entry.journaled
+        journaled.references -= 1
+        if journaled.references == 0:
+            journaled.message = None  # which knows it, too: without this, both would wait for the garbage collector
+            if journaled.written:
+                journaled.written = False
+                self._deletes.append(number_key(MESSAGE, journaled.number))
+                journaled.number = self.new_number()
         self.turn.changed = True
 
     def fetch(self, delivery: Delivery) -> None:
         """Bring back the content of a message that was put away."""
         if delivery.message is AWAY:
-            stored = cast(Kept, delivery.kept).stored
-            delivery.message = self.message_of(stored)
+            journaled = cast(DurableDelivery, delivery.journaled).journaled
+            delivery.message = self.message_of(journaled)
 
-    def message_of(self, stored: Stored) -> Message:
-        message = stored.message
+    def message_of(self, journaled: JournaledMessage) -> Message:
+        message = journaled.message
         if message is not None:
             return message
-        record = self.committer.read(number_key(MESSAGE, stored.number))
+        record = self.committer.read(number_key(MESSAGE, journaled.number))
         if record is None:
-            raise RuntimeError(f"message {stored.number} is not where it was put")
+            raise RuntimeError(f"message {journaled.number} is not where it was put")
         message = message_in(record, time.time() - time.monotonic())
-        message.stored = stored
+        message.journaled = journaled
         return message
 
     # ---- recovery ----------------------------------------------------------------------------------------------
@@ -279,9 +279,9 @@ class Journal:
         """A group is on disk that nobody is in any more."""
         self._record(number_key(GROUP, number), None)
 
-    def unreferenced(self, stored: Stored) -> None:
+    def unreferenced(self, journaled: JournaledMessage) -> None:
         """A message is on disk that nobody waits for."""
-        self._deletes.append(number_key(MESSAGE, stored.number))
+        self._deletes.append(number_key(MESSAGE, journaled.number))
         self.turn.changed = True
 
     # ---- promises ----------------------------------------------------------------------------------------------
@@ -358,8 +358,8 @@ class Journal:
             self.coordinator.on_disk(batch.taken)
         self._durable(batch.sequence)
         if self.budget.used > self.memory:
-            for kept in batch.waiting:
-                self._put_away(kept)
+            for entry in batch.waiting:
+                self._put_away(entry)
         if self.changed:
             self.changed = False
             self.turn.changed = True
@@ -371,13 +371,13 @@ class Journal:
                 self.turn.release()
             self._tell(sequence)
 
-    def _put_away(self, kept: Kept) -> None:
-        delivery = kept.delivery
-        line = self._lines.get(kept.owner)
-        if delivery is not None and line is not None and delivery.message is not AWAY and kept.packet_id == 0:
+    def _put_away(self, entry: DurableDelivery) -> None:
+        delivery = entry.delivery
+        line = self._lines.get(entry.owner)
+        if delivery is not None and line is not None and delivery.message is not AWAY and entry.packet_id == 0:
             line.put_away(delivery)
-            kept.stored.message = None
-            kept.stored.head = kept.stored.tail = b""
+            entry.journaled.message = None
+            entry.journaled.head = entry.journaled.tail = b""
 
     def _record(self, key: bytes, value: bytes | None) -> None:
         self._records[key] = value
@@ -392,19 +392,19 @@ class Journal:
         batch = Batch(self.sequence)
         puts = batch.puts
         offset = time.time() - time.monotonic()
-        for kept in self._deliveries:
-            stored = kept.stored
-            if not stored.written:
-                stored.written = True
-                puts.append((number_key(MESSAGE, stored.number), message_record(stored, offset)))
-            delivery = kept.delivery
+        for entry in self._deliveries:
+            journaled = entry.journaled
+            if not journaled.written:
+                journaled.written = True
+                puts.append((number_key(MESSAGE, journaled.number), message_record(journaled, offset)))
+            delivery = entry.delivery
             size = 0
             if delivery is not None:
                 size = delivery.size
-                batch.waiting.append(kept)
-            group = "" if kept.group is None else cast(Group, kept.group).name
-            puts.append((delivery_key(kept.owner, kept.number), delivery_record(kept, size, group)))
-            kept.written = True
+                batch.waiting.append(entry)
+            group = "" if entry.group is None else cast(Group, entry.group).name
+            puts.append((delivery_key(entry.owner, entry.number), delivery_record(entry, size, group)))
+            entry.written = True
         self._deliveries.clear()
         for session in self._sessions:
             puts.append((number_key(SESSION, session.number), session_record(session, offset)))

@@ -22,7 +22,7 @@ from typing import Final, cast
 
 from headwater.message import NEVER, Message, Subscription
 from headwater.routing.topics import split_shared
-from headwater.session.kept import Kept, Stored
+from headwater.session.journaled import DurableDelivery, JournaledMessage
 from headwater.session.session import Session
 from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
@@ -68,13 +68,15 @@ def number_in(key: bytes, at: int = 1) -> int:
 # ---- messages --------------------------------------------------------------------------------------------------
 
 
-def message_record(stored: Stored, offset: float) -> bytes:
+def message_record(journaled: JournaledMessage, offset: float) -> bytes:
     """`offset` is what the wall clock is ahead of the clock of `expires_at`."""
-    message = stored.message
+    message = journaled.message
     if message is not None:
         return record_of(message, offset)
-    publisher = stored.publisher.encode()
-    return _MESSAGE.pack(stored.version, NEVER, len(publisher)) + publisher + stored.head + ANY_ID + stored.tail
+    publisher = journaled.publisher.encode()
+    return (
+        _MESSAGE.pack(journaled.version, NEVER, len(publisher)) + publisher + journaled.head + ANY_ID + journaled.tail
+    )
 
 
 def record_of(message: Message, offset: float) -> bytes:
@@ -152,18 +154,18 @@ def delivery_key(owner: int, number: int) -> bytes:
     return DELIVERY + _NUMBER.pack(owner) + _NUMBER.pack(number)
 
 
-def delivery_record(kept: Kept, size: int, group: str) -> bytes:
+def delivery_record(entry: DurableDelivery, size: int, group: str) -> bytes:
     """`size` is what it counts with while it waits; `group` is the name of the shared group that chose the session."""
-    identifiers = kept.identifiers
-    flags = kept.qos
-    if kept.retain:
+    identifiers = entry.identifiers
+    flags = entry.qos
+    if entry.retain:
         flags |= _RETAIN
-    if kept.released:
+    if entry.released:
         flags |= _RELEASED
     if group:
         flags |= _SHARED
     record = _DELIVERY.pack(
-        kept.stored.number, flags, kept.packet_id, size, 0 if identifiers is None else len(identifiers)
+        entry.journaled.number, flags, entry.packet_id, size, 0 if identifiers is None else len(identifiers)
     )
     if identifiers is not None:
         record += struct.pack(f">{len(identifiers)}I", *identifiers)

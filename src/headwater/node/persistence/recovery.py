@@ -36,7 +36,7 @@ from headwater.node.persistence.records import (
 from headwater.node.server import Server
 from headwater.routing.shared import Group
 from headwater.routing.topics import split_shared
-from headwater.session.kept import AWAY, Kept, Stored
+from headwater.session.journaled import AWAY, DurableDelivery, JournaledMessage
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.session.waiting import Waiting
@@ -72,8 +72,8 @@ class Recovery:
         self.groups: dict[int, Group | None] = {}
         """By their numbers, and the numbers of those that have ended with None: nobody is in them any more, also
         because those who were have gone with the process."""
-        self.nobodys: list[Kept] = []
-        self.stored: dict[int, Stored] = {}
+        self.nobodys: list[DurableDelivery] = []
+        self.journaled: dict[int, JournaledMessage] = {}
         self.wills: list[tuple[Session, dict[str, Any]]] = []
         self.deliveries = 0
         self.left_out = 0
@@ -196,29 +196,29 @@ class Recovery:
     def _read_deliveries(self) -> None:
         for key, _ in self.backend.scan(MESSAGE):
             number = self._number(key)
-            stored = self.stored[number] = Stored(number, None, b"", b"", 0, "")
-            stored.written = True
+            journaled = self.journaled[number] = JournaledMessage(number, None, b"", b"", 0, "")
+            journaled.written = True
         for key, value in self.backend.scan(DELIVERY):
             owner = number_in(key)
             message, qos, retain, released, packet_id, size, identifiers, name = delivery_in(value)
-            kept = Kept(self._number(key, 9), owner, self.stored[message], qos)
-            kept.written = True
-            kept.stored.references += 1
-            kept.packet_id = packet_id
-            kept.released = released
-            kept.retain = retain
-            kept.identifiers = identifiers
-            kept.group = self._group_of(name)
+            entry = DurableDelivery(self._number(key, 9), owner, self.journaled[message], qos)
+            entry.written = True
+            entry.journaled.references += 1
+            entry.packet_id = packet_id
+            entry.released = released
+            entry.retain = retain
+            entry.identifiers = identifiers
+            entry.group = self._group_of(name)
             if owner not in self.sessions:
                 # Perhaps it has ended, and this was still to be removed, or a member that is not kept still had it.
                 self.groups.setdefault(owner, None)
-            self._restore(kept, size)
+            self._restore(entry, size)
             self.deliveries += 1
-        for stored in self.stored.values():
-            if stored.references == 0:
-                self.journal.unreferenced(stored)
-        for kept in self.nobodys:
-            self.journal.done(kept)
+        for journaled in self.journaled.values():
+            if journaled.references == 0:
+                self.journal.unreferenced(journaled)
+        for entry in self.nobodys:
+            self.journal.done(entry)
 
     def _group_of(self, name: str) -> Group | None:
         if not name:
@@ -226,35 +226,35 @@ class Recovery:
         share, filter = split_shared(name)
         return None if share is None else self.server.router.groups.get(share, filter)
 
-    def _restore(self, kept: Kept, size: int) -> None:
-        delivery = Delivery(AWAY, kept.qos, kept.retain, kept.identifiers, kept.group)
-        delivery.kept = kept
-        session = self.sessions.get(kept.owner)
-        if session is not None and kept.group is not None:
+    def _restore(self, entry: DurableDelivery, size: int) -> None:
+        delivery = Delivery(AWAY, entry.qos, entry.retain, entry.identifiers, entry.group)
+        delivery.journaled = entry
+        session = self.sessions.get(entry.owner)
+        if session is not None and entry.group is not None:
             session.in_groups = True
-            group = cast(Group, kept.group)
+            group = cast(Group, entry.group)
             member = group.member(session)
             if member is not None:
-                group.sent(member, size, kept.qos, self.now)
-        if session is not None and kept.packet_id:
-            flight = Flight(kept.qos, None if kept.released else delivery, b"", b"", 0, 0)
-            flight.group = kept.group
-            flight.released = kept.released
-            flight.kept = kept
-            session.outbound.restore_flight(kept.packet_id, flight)
+                group.sent(member, size, entry.qos, self.now)
+        if session is not None and entry.packet_id:
+            flight = Flight(entry.qos, None if entry.released else delivery, b"", b"", 0, 0)
+            flight.group = entry.group
+            flight.released = entry.released
+            flight.journaled = entry
+            session.outbound.restore_flight(entry.packet_id, flight)
             return
         line: Waiting
         if session is not None:
             line = session.outbound
         else:
-            owner = self.groups[kept.owner]
+            owner = self.groups[entry.owner]
             if owner is None:
-                self.nobodys.append(kept)
+                self.nobodys.append(entry)
                 return
             delivery.group = owner
             line = self.server.sharing.line(owner)
-            self.journal.restored(kept.owner, line)
-        kept.delivery = delivery
+            self.journal.restored(entry.owner, line)
+        entry.delivery = delivery
         line.restore(delivery, size)
 
     def _read_retained(self) -> None:

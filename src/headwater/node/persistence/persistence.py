@@ -24,7 +24,7 @@ LOOK_AGAIN: Final = 1.0
 """Seconds between two looks for room; while publishers are paused nobody else looks."""
 
 
-class Keeping:
+class Persistence:
     """Keeps what has to outlive the process in `backend`, from now on; before, takes up what is there.
 
     StorageError: what is there cannot be used. `failed` is called if the disk fails later. With a `store`, messages go

@@ -14,7 +14,7 @@ AWAY: Final = Message("")
 """Stands in for a message whose content is on disk only, so that it takes no memory while it waits."""
 
 
-class Stored:
+class JournaledMessage:
     """A message by its number. The hot path has no Message, only a packet: `head` + packet id + `tail`."""
 
     def __init__(
@@ -30,13 +30,13 @@ class Stored:
         self.publisher = publisher
 
 
-class Kept:
+class DurableDelivery:
     """One delivery by its number: what `owner`, a session or the line of a shared group, is to get or has in flight."""
 
-    def __init__(self, number: int, owner: int, stored: Stored, qos: int) -> None:
+    def __init__(self, number: int, owner: int, journaled: JournaledMessage, qos: int) -> None:
         self.number = number
         self.owner = owner
-        self.stored = stored
+        self.journaled = journaled
         self.qos = qos
         self.packet_id = 0
         self.released = False
