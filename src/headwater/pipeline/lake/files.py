@@ -134,13 +134,12 @@ class _OpenFile:
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(batch, row_group_size=LARGEST_GROUP)
         self._rows += batch.num_rows
-        for name in MEASURED:
-            if name in batch.schema.names and _has_bounds(batch.schema.field(name).type):
-                self._nulls[name] = self._nulls.get(name, 0) + batch.column(name).null_count
-                bounds = pc.min_max(batch.column(name)).as_py()
-                if bounds["min"] is not None:
-                    self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
-                    self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
+        for name in measured(batch.schema):
+            self._nulls[name] = self._nulls.get(name, 0) + batch.column(name).null_count
+            bounds = pc.min_max(batch.column(name)).as_py()
+            if bounds["min"] is not None:
+                self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
+                self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
         if {"store", "position"} <= self._nulls.keys():
             self._note_stores(batch)
 
@@ -180,6 +179,11 @@ class _OpenFile:
         with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
         self._path.unlink(missing_ok=True)
+
+
+def measured(schema: pa.Schema) -> list[str]:
+    """The columns of which a file has bounds."""
+    return [name for name in MEASURED if name in schema.names and _has_bounds(schema.field(name).type)]
 
 
 def _has_bounds(kind: pa.DataType) -> bool:
