@@ -326,6 +326,18 @@ def test_derived_tables_are_made_again(world: World) -> None:
     assert world.has_everything_once()
 
 
+def test_tables_are_not_made_again_beside_a_pipeline_that_runs(world: World) -> None:
+    """Nor is a remake given up that the other one may be at."""
+    lake = Lake(world.lake)
+    before = {name: snapshot.version for name, snapshot in lake.existing().items()}
+    with lake.writing():
+        for words in (("gold",), ("--cancel",)):
+            code, _, error = invoke("remake", *words, *world.options)
+            assert code == 1 and f"another pipeline writes into {world.lake} (process {os.getpid()}); stop it" in error
+    assert {name: snapshot.version for name, snapshot in lake.existing().items()} == before
+    assert not (world.lake / "remaking.json").exists() and not (world.lake / "building").exists()
+
+
 def test_compaction_changes_no_rows(world: World) -> None:
     """A task that reads one message writes one file."""
     world.publish(10)

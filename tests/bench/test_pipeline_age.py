@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from headwater.bench.pipeline_age import ROWS, TOPICS, Plan, main, simulate
+from headwater.bench.pipeline_age import ROWS, TOPICS, Plan, bytes_of_latest, main, simulate
 from headwater.pipeline.lake.keeping import Keeping
+from headwater.pipeline.lake.pages import SMALLEST
 
 FEW, SUMMARY = Keeping().few_files, Keeping().checkpoint_every
 PLAN = Plan(days=3, commits=60, kept=20, visit=20)
@@ -24,7 +26,7 @@ def test_tables_are_on_the_last_day_as_on_the_first(tmp_path: Path) -> None:
         assert all(day.beside_files <= PLAN.kept + PLAN.visit for day in table)
     assert [day.rows for day in bronze] == [ROWS * PLAN.commits * number for number in (1, 2, 3)]
     assert all(day.files <= day.day + 2 * FEW for day in bronze)  # 180 without upkeep
-    assert all((day.rows, day.files) == (TOPICS, 1) for day in latest)
+    assert all((day.rows, day.files) == (TOPICS, math.ceil(TOPICS / SMALLEST)) for day in latest)
     positions = DeltaTable(str(tmp_path / "bronze")).to_pyarrow_table(columns=["position"])["position"].to_pylist()
     assert sorted(positions) == list(range(1, 3 * ROWS * PLAN.commits + 1))
 
@@ -36,6 +38,23 @@ def test_without_upkeep_everything_grows_and_figures_are_written(
     assert main(["--days", "2", "--commits", "10", "--without-upkeep", "--json", str(file)]) == 0
     assert "log bytes" in capsys.readouterr().out
     found = json.loads(file.read_text())
-    assert found["plan"] == {"days": 2, "commits": 10, "kept": 600, "visit": 60, "upkeep": False}
+    expected = {"days": 2, "commits": 10, "kept": 600, "visit": 60, "upkeep": False, "period": 86_400.0, "links": False}
+    assert found["plan"] == expected
     first, last = (day for day in found["days"] if day["table"] == "bronze")
     assert last["files"] == 2 * first["files"] == 20 and last["log_files"] > first["log_files"]
+
+
+def test_hours_of_a_commit_a_second_are_figures_of_hours(tmp_path: Path) -> None:
+    """Here with fewer commits: links in place of files change nothing of what is measured."""
+    hours = simulate(tmp_path, Plan(days=3, commits=60, kept=20, visit=20, period=60.0, links=True))
+    bronze = [hour for hour in hours if hour.table == "bronze"]
+    assert [hour.rows for hour in bronze] == [ROWS * 60 * number for number in (1, 2, 3)]
+    assert all(hour.files <= 2 * FEW + 2 for hour in bronze)
+
+
+def test_a_commit_of_latest_writes_what_changed(tmp_path: Path) -> None:
+    found = bytes_of_latest(tmp_path, topics=2_000, changed=4, commits=30)
+    whole = found.pop("the whole table")
+    assert set(found) == {"the same ones", "any", "1/12 of all in turn"}
+    assert all(0 < size < whole / 2 for size in found.values())
+    assert found["the same ones"] < whole / 10

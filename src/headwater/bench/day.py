@@ -94,7 +94,8 @@ class Day:
         spark, lake = self.spark, self.lake
         began = time.perf_counter()
         _until_done(lambda: silver.step(spark, lake, self.settings.rules(), MOST))
-        _until_done(lambda: latest.step(spark, lake, MOST))
+        paged = latest.paged_rows()
+        _until_done(lambda: latest.step(spark, lake, MOST, paged))
         if clock is not None:
             _until_done(lambda: windows.gold_step(spark, lake, self.deriving, clock, MOST))
             _until_done(lambda: windows.late_step(spark, lake, self.deriving, clock, MOST))

@@ -64,7 +64,8 @@ def remake(
     master: Master = LOCAL,
 ) -> None:
     """Make derived tables again from bronze, with the settings as they are now, and what is made of them. They are
-    built beside the old ones, which can be read until the new ones take their place; landing goes on."""
+    built beside the old ones, which can be read until the new ones take their place. Stop a pipeline that runs first:
+    one writes at a time, and this one lands new messages, too."""
     command = "pipeline remake"
     settings = of.settings(command)
     lake = open_lake(command, of.lake)

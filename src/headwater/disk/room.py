@@ -9,6 +9,11 @@ makes room (removing old messages) has to be written as well. So a part of the d
 
 The default is a twentieth of the disk, but at least 128 MiB, since RocksDB writes some 16 MB at a time and merges more
 than that; and at most 1 GiB, or a quarter of a small disk.
+
+Beside it, RocksDB needs room to work in: its log has up to 128 MiB, and files that are merged or waited for are there
+twice. Messages get what is left of that, and no more than a half of the disk. On a disk of 150 MB nothing was left: the
+log and the messages took all before there were so many of these that retention began, and publishers waited for ever.
+So a disk has a lowest size.
 """
 
 from __future__ import annotations
@@ -18,11 +23,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from headwater.disk.errors import StorageError
+
 SHARE: Final = 20
 LEAST: Final = 128 << 20
 MOST: Final = 1 << 30
 SMALL: Final = 4
 """No more than this part of a small disk."""
+WORKING: Final = 192 << 20
+"""For the log, and for files that are merged."""
+LEAST_DISK: Final = 320 << 20
+"""With less, there is no room for messages."""
+HALF: Final = 2
 
 
 class Room:
@@ -54,6 +66,22 @@ class Room:
 def default_reserve(size: int) -> int:
     """Of a disk of this size."""
     return min(max(size // SHARE, LEAST), size // SMALL, MOST)
+
+
+def room_for_messages(size: int) -> int:
+    """Bytes of a disk of this size that messages may take."""
+    return max(0, min(size // HALF, size - default_reserve(size) - WORKING))
+
+
+def check_size(path: Path) -> None:
+    """Raises StorageError if the disk of a folder is too small for messages to be stored on it."""
+    size = disk_size(path)
+    if size < LEAST_DISK:
+        raise StorageError(
+            f"the disk of {path} has {size >> 20} MiB, and storing messages needs {LEAST_DISK >> 20} MiB: logs and "
+            f"merged files take up to {WORKING >> 20} MiB, and a quarter stays free. Use a larger disk; or set "
+            "disk_reserve and store.keep_bytes, if few messages come"
+        )
 
 
 def disk_size(path: Path) -> int:

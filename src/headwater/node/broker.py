@@ -264,8 +264,11 @@ class Broker:
     def _open_store(self) -> Store | None:
         if self.store is not None or not self.config.store.enabled:
             return self.store
+        from headwater.disk.room import check_size
         from headwater.node.delivery.opening import open_store
 
+        if self.config.disk_reserve is None:
+            check_size(Path(self.config.data_dir))
         return open_store(Path(self.config.data_dir), self.config.store)
 
     def _look_after_the_store(self) -> None:

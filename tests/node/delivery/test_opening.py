@@ -21,7 +21,7 @@ import pytest
 import headwater
 from headwater.client import Client, ConnectError, Disconnected
 from headwater.disk.errors import StorageError
-from headwater.disk.room import disk_size
+from headwater.disk.room import disk_size, room_for_messages
 from headwater.message import Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
@@ -100,8 +100,22 @@ def test_settings_reach_the_store(tmp_path: Path) -> None:
 
 def test_messages_are_kept_for_a_week_and_on_half_of_the_disk(tmp_path: Path) -> None:
     week = 7 * 86_400 * 1_000_000
-    assert retention_of(StoreSettings(), tmp_path) == (week, disk_size(tmp_path) // 2, None, None)
+    assert retention_of(StoreSettings(), tmp_path) == (week, room_for_messages(disk_size(tmp_path)), None, None)
     assert retention_of(StoreSettings(keep_for=0, keep_bytes=0), tmp_path) == (None, None, None, None)
+
+
+def test_a_disk_that_is_too_small_is_refused_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless somebody has said how much of it stays free."""
+    monkeypatch.setattr("headwater.disk.room.disk_size", lambda _: 150 << 20)
+
+    async def start(**more: Any) -> None:
+        async with Broker(config(tmp_path / "data", **more)):
+            pass
+
+    with pytest.raises(StorageError, match=r"has 150 MiB, and storing messages needs 320 MiB.*larger disk.*keep_bytes"):
+        run(start())
+    run(start(store={"enabled": False}))
+    run(start(disk_reserve=1 << 20))
 
 
 def test_how_long_messages_are_kept_is_said_at_the_start(tmp_path: Path) -> None:

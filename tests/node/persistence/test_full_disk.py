@@ -278,7 +278,7 @@ def test_a_disk_that_others_fill_and_empty(tmp_path: Path, monkeypatch: pytest.M
 
     async def main(folder: Path, real: bool) -> None:
         ballast = folder / "ballast"
-        async with Broker(config(folder / "data", store=StoreSettings(enabled=True))) as broker:
+        async with Broker(config(folder / "data", store=StoreSettings(enabled=True), disk_reserve=24 * MEGA)) as broker:
             assert broker.store is not None
             async with Client("127.0.0.1", broker.port, client_id="writer", reconnect=None) as writer:
                 for number in range(20):

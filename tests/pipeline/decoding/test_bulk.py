@@ -71,9 +71,20 @@ def test_auto_has_value_and_time_as_the_store_found_them() -> None:
 
 def test_auto_keeps_what_is_too_long_as_it_is() -> None:
     rules = Rules.from_settings([], longest=1000)
-    for payload in (b"x" * 1001, b'"%s"' % (b"x" * 1000), b"[%s]" % (b" " * 1000)):
+    for payload in (b"x" * 1001, b'"%s"' % (b"x" * 1000), b"\x00" * 1001):
         assert found(payload, rules) == {"raw": payload}
     assert found(b"x" * 1000, rules) == {"text": "x" * 1000}
+
+
+def test_auto_says_of_a_document_that_is_too_long_that_it_did_not_look_into_it() -> None:
+    """It has neither the time nor the value that the document says, so it is no reading."""
+    rules = Rules.from_settings([], longest=1000)
+    long = [b'{"ts": 1, "value": 2, "rest": "%s"}' % (b"x" * 1000), b" \r\n[%s]" % (b" " * 1000)]
+    decoded = decode(bronze([b"1", *long, b"{}"]), rules)
+    assert [row["position"] for row in rows(decoded.readings)] == [1, 4]
+    assert [(row["payload"], row["reason"]) for row in rows(decoded.quarantined)] == [
+        (payload, f"the payload has {len(payload)} bytes, and documents may have 1000") for payload in long
+    ]
 
 
 def test_kinds_may_be_mixed() -> None:

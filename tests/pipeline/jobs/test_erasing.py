@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +125,22 @@ def test_what_another_tool_deleted_is_fetched_or_noted_as_one_wants(
     assert count(erasing.record_deleted(spark, lake, "on request")) == 100
     assert accounts.missing(lake) == 0
     assert accounts.recover(spark, lake, given, deleted=True) == (0, 0)
+
+
+def test_however_often_messages_are_fetched_again_the_table_has_one_note_of_it(
+    spark: SparkSession, one: Served, tmp_path: Path
+) -> None:
+    """Delta keeps a note for ever, so one for each range that was fetched would make the log grow with each."""
+    fill(one, 30)
+    lake = Lake(tmp_path)
+    given = landed(one, lake, spark)
+    for position in (7, 11, 19):
+        lake.log(BRONZE).open().delete(f"position = {position}")
+        assert accounts.recover(spark, lake, given, deleted=True) == (1, 0)
+    assert sorted(row["position"] for row in contents(lake, BRONZE)) == list(range(1, 31))
+    lines = [line for path in lake.path(BRONZE).glob("_delta_log/*.json") for line in path.read_text().splitlines()]
+    noted = {json.loads(line)["txn"]["appId"] for line in lines if '"txn"' in line}
+    assert {name for name in noted if "recovery" in name} == {"recovery"}
 
 
 def test_time_goes_on_though_the_last_message_was_erased(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
@@ -14,7 +15,7 @@ from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.log import NAMES, LakeError, Log
 from headwater.pipeline.lake.types import ARROW, arrow_schema, ddl_of
 from headwater.pipeline.tables import BRONZE, TABLES, Table
-from tests.pipeline.lake.some_rows import contents, messages, names, parquet_files, rows, span, written
+from tests.pipeline.lake.some_rows import DAY, contents, messages, names, parquet_files, rows, span, written
 
 JOB = "job"
 CHECKPOINT_EVERY = Keeping().checkpoint_every
@@ -47,6 +48,44 @@ def test_a_declared_table_is_what_others_see(tmp_path: Path, table: Table) -> No
     assert {each.name: (each.type, each.nullable) for each in schema} == {
         each.name: (ARROW[each.type], each.nullable) for each in table.columns
     }
+
+
+def found_by_others(folder: Path) -> dict[str, int]:
+    """How many rows of bronze deltalake finds by conditions that some of them, or all, fulfil."""
+    rows = DeltaTable(str(folder)).to_pyarrow_dataset()
+    conditions = {
+        "bounded": ds.field("position") == 4,
+        "text": ds.field("topic") == "a/1",
+        "flag": ds.field("retain") == pa.scalar(False),
+        "nothing": ds.field("value").is_null(),
+        "day": ds.field("day") == pa.scalar(DAY),
+    }
+    return {name: rows.to_table(filter=each).num_rows for name, each in conditions.items()}
+
+
+def test_readers_that_filter_find_rows_by_columns_without_bounds(tmp_path: Path) -> None:
+    log = Log.of(tmp_path, BRONZE)
+    log.commit(written(tmp_path, messages("s", 1, 6), partition="day"), {})
+    assert found_by_others(tmp_path) == {"bounded": 1, "text": 2, "flag": 6, "nothing": 6, "day": 6}
+
+
+def test_a_table_that_does_not_say_which_columns_have_bounds_is_told_to(tmp_path: Path) -> None:
+    """As tables of older versions are."""
+    DeltaTable.create(str(tmp_path), arrow_schema(BRONZE), partition_by=["day"])
+    log = Log(tmp_path, "day")
+    log.commit(written(tmp_path, messages("s", 1, 6), partition="day"), {})
+    log.configure()
+    assert found_by_others(tmp_path) == {"bounded": 1, "text": 2, "flag": 6, "nothing": 6, "day": 6}
+    assert log.look().files.column("max.position").to_pylist() == [6]
+
+
+def test_a_table_without_any_bounds_is_found_by_filters(tmp_path: Path) -> None:
+    log = Log(tmp_path / "table")
+    batch = pa.RecordBatch.from_pydict({"name": ["a", "b"], "number": [1.0, None]})
+    log.create(batch.schema)
+    log.commit(written(log.folder, batch), {})
+    rows = DeltaTable(str(log.folder)).to_pyarrow_dataset()
+    assert rows.to_table(filter=ds.field("name") == "b").to_pylist() == [{"name": "b", "number": None}]
 
 
 def test_messages_are_read_as_they_were_written(tmp_path: Path) -> None:

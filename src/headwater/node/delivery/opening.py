@@ -4,17 +4,13 @@ a while."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
-from headwater.disk.room import disk_size
+from headwater.disk.room import disk_size, room_for_messages
 from headwater.node.delivery.settings import StoreSettings
 from headwater.node.persistence.folder import MESSAGES
 from headwater.store.disk_store import DiskStore
 from headwater.store.extract import Extraction
 from headwater.store.retention import Retention
-
-DISK_SHARE: Final = 2
-"""Messages take up a half of the disk, unless the settings say otherwise."""
 
 
 def open_store(data: Path, settings: StoreSettings) -> DiskStore:
@@ -30,7 +26,7 @@ def open_store(data: Path, settings: StoreSettings) -> DiskStore:
 
 def retention_of(settings: StoreSettings, data: Path) -> Retention:
     """`data` is on the disk that messages take up."""
-    most = disk_size(data) // DISK_SHARE if settings.keep_bytes is None else settings.keep_bytes
+    most = room_for_messages(disk_size(data)) if settings.keep_bytes is None else settings.keep_bytes
     return Retention(
         _microseconds(settings.keep_for or None),
         most or None,

@@ -49,8 +49,8 @@ class StoreSettings(Settings):
     keep_bytes: int | None = Field(
         default=None,
         ge=0,
-        description="Bytes on disk above which the oldest messages are removed; unset: half of the disk of `data_dir`; "
-        "0: no bound.",
+        description="Bytes on disk above which the oldest messages are removed; unset: half of the disk of `data_dir`, "
+        "less on one below 640 MiB; 0: no bound.",
     )
     hard_keep_for: float | None = Field(
         default=None,

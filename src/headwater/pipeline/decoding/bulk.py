@@ -24,6 +24,8 @@ from headwater.pipeline.decoding.outcome import Messages, Outcome, flags_of, mas
 
 SPACED_COLONS: Final = (" :", "\t:", "\n:", "\r:")
 UNKNOWN: Final = -1
+SPACES: Final = 64
+"""Bytes in which a long document has to begin."""
 LONGEST_NUMBER: Final = 400
 """Bytes of a payload that is nothing but a number."""
 NOT_TEXT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -109,13 +111,14 @@ class Json:
 
 
 class Auto:
-    """JSON objects and lists are documents; a number is a number, and text is text; all else is kept as it is."""
+    """JSON objects and lists are documents; a number is a number, and text is text; all else is kept as it is. What
+    begins as an object or list and is longer than `longest` bytes is refused: its time and value are not known."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
 
     def decode(self, messages: Messages) -> Outcome:
-        return _Sorted(messages, self._longest, self._sort).outcome()
+        return _Sorted(messages, self._longest, self._sort).without_refused()
 
     def _sort(self, sorted: _Sorted, row: int, payload: bytes, document: Any) -> None:
         if isinstance(document, dict | list):
@@ -137,6 +140,9 @@ class Auto:
                 if not NOT_TEXT.search(text):
                     sorted.texts[row] = text
                     return
+        elif payload[:SPACES].lstrip()[:1] in (b"{", b"["):
+            sorted.refused[row] = _too_long(payload, self._longest)
+            return
         sorted.raws[row] = payload
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECOVERY: Final = "recovery"
+"""The note of bronze that counts fetches. Two who fetch the same holes would write the same number: one is refused."""
 NEAR: Final = 10_000
 """Holes with so many positions between them are read as one range."""
 MOST_SPANS: Final = 16
@@ -126,12 +127,13 @@ def _jobs(lacking: Ranges) -> Iterator[Ranges]:
 def _fetch(spark: SparkSession, lake: Lake, settings: Settings, wanted: Ranges) -> int:
     """What the stores still have of these positions, into bronze, by one job and one commit. A second try finds the
     holes filled, or as they were."""
+    table = lake.log(BRONZE)
+    seen = table.look()
     spans = flat(union(flat(wanted), NEAR))
     rows = reduce(lambda one, other: one.unionByName(other), [_span(spark, settings, *each) for each in spans])
     only = rows.mapInArrow(partial(_only, Members(wanted)), rows.schema)
-    table = lake.log(BRONZE)
     files = write_rows(with_day(only), str(table.folder), table.partition)
-    table.commit(files, {f"{RECOVERY}/{store}/{first}": last for store, first, last in spans})
+    table.commit(files, {RECOVERY: (seen.note(RECOVERY) or 0) + 1}, seen=seen)
     return sum(file.rows for file in files)
 
 

@@ -36,7 +36,7 @@ from headwater.pipeline.lake.upkeep import LakeUpkeep
 from headwater.pipeline.mqtt.keeper import send_away
 from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.progress import offsets
-from headwater.pipeline.tables import BRONZE, LATEST, SILVER
+from headwater.pipeline.tables import BRONZE, SILVER
 from headwater.store.reader import StoreError
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Pipeline:
         self._failures: dict[str, int] = {}
         self._tidied = time.monotonic()
         self._upkeep = LakeUpkeep(lake)
+        self._paged = latest.paged_rows()
         self._latest_after = 0.0
         """Seconds by the monotonic clock before which `latest` is not written again."""
         self._last = (0, time.monotonic())
@@ -297,11 +298,11 @@ class Pipeline:
             found.did[name] = done.messages if isinstance(done, silver.Step) else done
 
     def _latest(self, most: int) -> int | None:
-        done = latest.step(self.spark, self.target, most)
-        if done is not None:
-            size = self.target.snapshot(LATEST).size
-            self._latest_after = time.monotonic() + self.settings.upkeep.pause(size)
-        return done
+        done = latest.step(self.spark, self.target, most, self._paged)
+        if done is None:
+            return None
+        self._latest_after = time.monotonic() + self.settings.upkeep.pause(done.bytes)
+        return done.changed
 
     def _tidy(self) -> int | None:
         """How many files were merged or removed; None: there was nothing to do."""

@@ -1,7 +1,8 @@
 """A table as a dataset of Arrow, for readers in this process: files are skipped by the bounds that the log has of them.
 
-deltalake's own `to_pyarrow_dataset` takes a bound that the log does not have for one that nothing fulfils: on tables
-whose log has bounds of some columns only, as ours, filters on the others find nothing. So the dataset is made here.
+deltalake's own `to_pyarrow_dataset` takes a bound that a file does not have for one that nothing fulfils. Tables say in
+a property which columns have bounds (`lake.log`), but those of older versions do not until a pipeline has started on
+them. So the dataset is made here.
 """
 
 from __future__ import annotations

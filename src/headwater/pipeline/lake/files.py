@@ -14,7 +14,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from headwater.disk.crash_points import crash_point
 MEASURED: Final = ("store", "position", "time", "arrival", "window_start", "minute")
 """Columns whose bounds are noted, if they are text, whole numbers or times: others have none that JSON can say."""
 COMPRESSION: Final = "zstd"
+LEAN: Final = {"use_dictionary": False, "write_statistics": False, "store_schema": False}
 LARGEST_GROUP: Final = 1 << 20
 
 
@@ -53,9 +54,11 @@ class WrittenFile:
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
 
 
-def write_files(batches: Iterable[pa.RecordBatch], folder: str, partition: str | None) -> list[WrittenFile]:
+def write_files(
+    batches: Iterable[pa.RecordBatch], folder: str, partition: str | None, *, lean: bool = False
+) -> list[WrittenFile]:
     """Everything, into files of the table in this folder; nothing is left of them if it fails."""
-    with TableWriter(folder, partition) as writer:
+    with TableWriter(folder, partition, lean=lean) as writer:
         for batch in batches:
             writer.write(batch)
         return writer.close()
@@ -64,11 +67,13 @@ def write_files(batches: Iterable[pa.RecordBatch], folder: str, partition: str |
 class TableWriter:
     """Batches into a file for each value of the partition's column and each schema: payloads may bring new columns,
     and those have a file of their own. The folder is the table's; what of it is not there is made. Left before
-    `close`, it leaves nothing."""
+    `close`, it leaves nothing. `lean` files lack what makes a large one quick to read, and a small one twice as
+    large."""
 
-    def __init__(self, folder: str, partition: str | None) -> None:
+    def __init__(self, folder: str, partition: str | None, *, lean: bool = False) -> None:
         self._folder = Path(folder)
         self._partition = partition
+        self._options = LEAN if lean else {}
         self._open: dict[tuple[str, str], _OpenFile] = {}
         crash_point("pipeline-before-file", self._folder.name)
 
@@ -76,7 +81,7 @@ class TableWriter:
         for value, part in _by_partition(batch, self._partition):
             key = (value, part.schema.to_string())
             if key not in self._open:
-                self._open[key] = _OpenFile(self._folder, self._partition, value, part.schema)
+                self._open[key] = _OpenFile(self._folder, self._partition, value, part.schema, self._options)
             self._open[key].write(part)
 
     def close(self) -> list[WrittenFile]:
@@ -112,7 +117,9 @@ def _by_partition(batch: pa.RecordBatch, partition: str | None) -> Iterator[tupl
 
 
 class _OpenFile:
-    def __init__(self, folder: Path, partition: str | None, value: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, folder: Path, partition: str | None, value: str, schema: pa.Schema, options: Mapping[str, bool]
+    ) -> None:
         self._partition = {} if partition is None else {partition: value}
         home = folder if partition is None else folder / f"{partition}={value}"
         home.mkdir(parents=True, exist_ok=True)
@@ -121,7 +128,7 @@ class _OpenFile:
         self._relative = self._path.relative_to(folder).as_posix()
         self._schema = schema
         try:
-            self._writer = pq.ParquetWriter(self._path, schema, compression=COMPRESSION)
+            self._writer = pq.ParquetWriter(self._path, schema, compression=COMPRESSION, **options)
         except BaseException:
             self._path.unlink(missing_ok=True)
             raise
@@ -134,13 +141,12 @@ class _OpenFile:
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(batch, row_group_size=LARGEST_GROUP)
         self._rows += batch.num_rows
-        for name in MEASURED:
-            if name in batch.schema.names and _has_bounds(batch.schema.field(name).type):
-                self._nulls[name] = self._nulls.get(name, 0) + batch.column(name).null_count
-                bounds = pc.min_max(batch.column(name)).as_py()
-                if bounds["min"] is not None:
-                    self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
-                    self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
+        for name in measured(batch.schema):
+            self._nulls[name] = self._nulls.get(name, 0) + batch.column(name).null_count
+            bounds = pc.min_max(batch.column(name)).as_py()
+            if bounds["min"] is not None:
+                self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
+                self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
         if {"store", "position"} <= self._nulls.keys():
             self._note_stores(batch)
 
@@ -180,6 +186,11 @@ class _OpenFile:
         with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
         self._path.unlink(missing_ok=True)
+
+
+def measured(schema: pa.Schema) -> list[str]:
+    """The columns of which a file has bounds."""
+    return [name for name in MEASURED if name in schema.names and _has_bounds(schema.field(name).type)]
 
 
 def _has_bounds(kind: pa.DataType) -> bool:

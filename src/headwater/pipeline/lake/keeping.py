@@ -19,8 +19,8 @@ class Keeping:
     the version that it made. A file that was replaced stays for `keep_replaced`, those of `latest`, which is replaced
     often, for `keep_latest`: as long as that, who began to read before still finds it.
 
-    `latest` has one row for each key, so a commit writes it anew: not more often than every `latest_every`, and not
-    more than `latest_rate` bytes a second.
+    `latest` is written not more often than every `latest_every`, and not more than `latest_rate` bytes a second: a
+    commit writes what changed and what shares files with it (`lake.pages`).
 
     As many files of about the same size as `few_files` become one, until it has `file_size`; one visit to a lake's
     tables rewrites about as many bytes.
@@ -62,7 +62,7 @@ class Keeping:
         return self.keep_latest if table == LATEST else self.keep_replaced
 
     def pause(self, size: int) -> float:
-        """Seconds from one commit of `latest` to the next, if it has so many bytes."""
+        """Seconds from one commit of `latest` to the next, if it wrote so many bytes."""
         return max(self.latest_every, size / self.latest_rate)
 
     def properties(self, table: str = "") -> dict[str, str]:

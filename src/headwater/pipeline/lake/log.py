@@ -12,6 +12,10 @@ was thought to be dead wakes up and commits: one of the two is refused.
 A table that is committed to every second is opened once: a `Log` holds it and reads only what was committed since.
 What it hands out are views of one version, which do not change while the table does.
 
+Readers skip files by bounds, and our files have bounds of some columns only. Which ones is said in a property of the
+table: without it, some readers (deltalake's `to_pyarrow_dataset`) take a bound that is not there for one that no row
+fulfils, and find nothing.
+
 The names of stores are kept in a file beside the table, because Delta answers only for a note whose name one knows. A
 name is there before the first note of it; one too many does no harm.
 """
@@ -33,12 +37,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from headwater.disk.crash_points import crash_point
-from headwater.pipeline.lake.files import WrittenFile
+from headwater.pipeline.lake.files import WrittenFile, measured
 from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.types import arrow_schema
 from headwater.pipeline.tables import Table
 
 NAMES: Final = "_headwater/stores"
+BOUNDED: Final = "delta.dataSkippingStatsColumns"
+"""The property that names the columns of which files have bounds."""
 TRIES: Final = 5
 Positions = dict[str, int]
 T = TypeVar("T")
@@ -123,8 +129,9 @@ class Log:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         by = [] if self.partition is None else [self.partition]
+        configuration = {**self.properties, BOUNDED: ",".join(measured(schema))}
         DeltaTable.create(
-            str(self.folder), schema, "ignore", by, name=name, description=doc, configuration=dict(self.properties)
+            str(self.folder), schema, "ignore", by, name=name, description=doc, configuration=configuration
         )
 
     def configure(self) -> None:
@@ -132,8 +139,12 @@ class Log:
         with self._lock:
             table = self._current()
             known = table.metadata().configuration
-            if any(known.get(name) != value for name, value in self.properties.items()):
-                table.alter.set_table_properties(dict(self.properties))
+            wanted = dict(self.properties)
+            if BOUNDED not in known:  # columns that came later may have nulls, and older files lack them
+                schema = pa.schema(table.schema().to_arrow())
+                wanted[BOUNDED] = ",".join(name for name in measured(schema) if not schema.field(name).nullable)
+            if any(known.get(name) != value for name, value in wanted.items()):
+                table.alter.set_table_properties(wanted)
                 self._hold(table)
 
     def look(self) -> View:
