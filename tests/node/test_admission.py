@@ -8,7 +8,20 @@ from typing import Any
 import pytest
 
 from headwater.node.config import Config
-from headwater.wire.packets import V5, V311, Properties, Puback, Publish, Pubrec, Pubrel, Subscribe, Will
+from headwater.wire import encode
+from headwater.wire.packets import (
+    V5,
+    V311,
+    Packet,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Will,
+)
 from headwater.wire.packets import SubscribeRequest as Request
 from headwater.wire.reasons import QUOTA_EXCEEDED, SUCCESS
 from tests.node.memory import Client, MemoryBroker
@@ -123,6 +136,37 @@ def test_who_waits_too_long_is_cut_off_and_sends_it_again() -> None:
     assert publisher.socket.shut
     assert list(acknowledged(publisher)) == [], "what was not acknowledged is still the publisher's"
     assert got(back(broker)) == before
+
+
+@both_ways
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("halves", [False, True])
+def test_who_waits_for_itself_is_heard_when_it_acknowledges(hot: bool, qos: int, halves: bool) -> None:
+    """It subscribes to what it publishes, over one connection: its acknowledgements are behind the message that waits,
+    and free the memory for it. They may come in pieces."""
+    broker = new_broker(hot, max_queue_memory=20_000, publisher_wait=30)
+    client = broker.client("p", V311)
+    client.send(Subscribe(1, [Request("t", qos)]))
+    client.send(*(message(number, qos) for number in range(60)))
+    got: set[int] = set()
+    answered: set[int] = set()
+    for _ in range(200):
+        answers: list[Packet] = []
+        for packet in client.packets():
+            if isinstance(packet, Publish):
+                got.add(int(packet.payload[:4]))
+                answers.append(Puback(packet.packet_id) if qos == 1 else Pubrec(packet.packet_id))
+            elif isinstance(packet, Pubrel):
+                answers.append(Pubcomp(packet.packet_id))
+            elif isinstance(packet, (Puback, Pubrec)):
+                answered.add(packet.packet_id - 1)
+        data = b"".join(encode(answer, V311) for answer in answers)
+        for piece in (data[:-1], data[-1:]) if halves else (data,):
+            if piece:
+                client.feed(piece)
+        broker.later(0.06)
+    assert got == answered == set(range(60)) and not client.socket.shut
+    assert broker.server.admission.waiting == {} and broker.server.stats.publish_dropped == 0
 
 
 def test_who_goes_while_it_waits_leaves_nothing_behind() -> None:

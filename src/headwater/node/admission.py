@@ -9,7 +9,10 @@ is for is full. Then the publisher learns it, in the words of its version:
     and bridges    its connection ends, the message unacknowledged, so that it comes again
 
 Nobody tells when memory is free again, because that is the hot path's business; who waits is looked at again every few
-hundredths of a second. Messages that the broker publishes itself (wills, `$SYS`) are kept whatever there is.
+hundredths of a second. Then its acknowledgements are read, though they come behind the message that waits: a client
+that publishes and subscribes over one connection may be the one that the memory waits for, and would otherwise be cut
+off, come back, publish first and wait for itself again, for ever. Messages that the broker publishes itself (wills,
+`$SYS`) are kept whatever there is.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from headwater.message import NEVER
 from headwater.node.bridge.inside import PREFIX
 from headwater.node.busy import Task
 from headwater.node.channel import Channel
+from headwater.node.collecting import MAX_BEHIND
 from headwater.node.timers import Timer
+from headwater.session.connection import CLOSING
 from headwater.session.session import Session
 from headwater.wire.packets import V5, Publish
 from headwater.wire.reasons import QUOTA_EXCEEDED
@@ -48,20 +53,37 @@ class _Waiting(Task):
         self.packet = packet
         self.topic = topic
         self.until = server.hot.now + server.config.publisher_wait
+        self.looked = 0
+        """Bytes behind it that hold no acknowledgement."""
 
     def step(self) -> bool:
         server = self.server
         channel = self.channel
-        if server.admission.has_room(self.topic, channel.session):
+        # What came behind it waits for it: that must not be what keeps it waiting.
+        if server.admission.has_room(self.topic, channel.session, channel.counted):
             server.publishing.take(channel, self.packet, self.topic)
             return False
         if server.hot.now >= self.until:
             log.info("%.200r (%s) waited too long for room in queues; cut off", channel.client_id, channel.address)
             server.disconnect(channel, QUOTA_EXCEEDED, "there is no room for more messages")
             return False
+        if channel.busy:  # not in the turn in which it came
+            self._read_acknowledgements()
+            if channel.state == CLOSING:
+                return False
         channel.waits = self
         server.admission.look_later(self)
         return True
+
+    def _read_acknowledgements(self) -> None:
+        server = self.server
+        channel = self.channel
+        if channel.have <= MAX_BEHIND // 2:
+            server.plane.read(channel)
+        self.looked, found = server.hot.take_acknowledgements(channel, self.looked)
+        for first_byte, body in found:
+            if channel.state != CLOSING:
+                server.packet(channel, first_byte, body)
 
 
 class Admission:
@@ -72,20 +94,22 @@ class Admission:
         self._timer: Timer | None = None
         self._told_at = -NEVER
 
-    def has_room(self, topic: str, publisher: Session | None) -> bool:
-        """Whether a message of QoS 1 or 2 can be kept for all that it is for."""
+    def has_room(self, topic: str, publisher: Session | None, own: int = 0) -> bool:
+        """Whether a message of QoS 1 or 2 can be kept for all that it is for; `own` bytes that count are not in its
+        way."""
         server = self.server
         budget = server.budget
-        if budget.used < budget.limit and not budget.full_lines:
+        is_full = budget.used - own >= budget.limit
+        if not is_full and not budget.full_lines:
             return True
         fanout = server.hot.fanouts.of(topic)
-        if budget.used >= budget.limit:
+        if is_full:
             return not fanout.owed
         return all(destination.has_room(publisher) for destination in fanout.destinations)
 
     def refuses(self, channel: Channel, topic: str) -> bool:
         """The same for a PUBLISH of a client; True: the caller answers with 0x97, or lets it `wait`."""
-        if self.has_room(topic, channel.session):
+        if self.has_room(topic, channel.session, channel.counted):
             return False
         self.server.stats.publish_refused += 1
         self._tell()
@@ -106,18 +130,14 @@ class Admission:
 
     def _look(self) -> None:
         self._timer = None
-        budget = self.server.budget
-        now = self.server.hot.now
         for task in list(islice(self.waiting, AT_A_TIME)):
             channel = task.channel
             if channel.waits is task:
-                if budget.used >= budget.limit and now < task.until:
-                    continue
                 channel.waits = None
                 self.server.chores.add(task)
             del self.waiting[task]  # or its client has gone, or has read, which made it a chore already
         if self.waiting and self._timer is None:
-            self._timer = self.server.timers.at(now + LOOK_AGAIN, self._look)
+            self._timer = self.server.timers.at(self.server.hot.now + LOOK_AGAIN, self._look)
 
     def _tell(self) -> None:
         server = self.server

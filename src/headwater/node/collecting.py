@@ -12,13 +12,14 @@ from typing import Final
 from headwater.node.channel import Channel
 from headwater.node.sending import Sending
 from headwater.wire.errors import RemoteProtocolError
-from headwater.wire.packets import PUBLISH, V5
+from headwater.wire.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, V5
 from headwater.wire.properties import MOST_BYTES
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
 SMALL_PART: Final = 4096
 MAX_BEHIND: Final = 1 << 17
 """Bytes that may come behind a packet that takes long; the socket is not read from meanwhile."""
+ACKNOWLEDGEMENTS: Final = (PUBACK, PUBREC, PUBCOMP)
 LARGE_PACKET: Final = 65536
 """A packet that arrives in parts and is larger than this is counted in the budget while it is collected."""
 
@@ -106,6 +107,36 @@ class Collecting(Sending):
         self.discard_partial(channel)
         return kept
 
+    def take_acknowledgements(self, channel: Channel, looked: int) -> tuple[int, list[tuple[int, bytes]]]:
+        """Of what came while the channel was busy: the packets that acknowledge messages of ours, which need not wait
+        for those before them. There are none in the first `looked` bytes. Returns how much has been looked at now."""
+        parts = channel.parts
+        if not channel.busy or not parts or channel.have <= looked:
+            return looked, []
+        data = b"".join(parts)
+        found: list[tuple[int, bytes]] = []
+        left = [data[:looked]]
+        at = looked
+        while True:
+            body, end = _extent(data, at)
+            if end < 0 or end > len(data):
+                break
+            if data[at] >> 4 in ACKNOWLEDGEMENTS:
+                found.append((data[at], data[body:end]))
+            else:
+                left.append(data[at:end])
+            at = end
+        rest = b"".join(left)
+        looked = len(rest)
+        if at < len(data):
+            rest += data[at:]
+        gone = len(data) - len(rest)
+        channel.parts = [rest]
+        channel.have -= gone
+        channel.counted -= gone
+        self.budget.used -= gone
+        return looked, found
+
     def discard_partial(self, channel: Channel) -> None:
         """Nothing is collected any more: the packet is whole, or the connection ends in the middle of it."""
         if channel.counted:
@@ -116,6 +147,21 @@ class Collecting(Sending):
             channel.counted = 0
         channel.need = 0
         channel.parts = None
+
+
+def _extent(data: bytes, start: int) -> tuple[int, int]:
+    """Where the body of the packet at `start` begins and ends; -1: its length is not there, or wrong."""
+    remaining = 0
+    shift = 0
+    at = start + 1
+    while at < len(data) and shift < 28:
+        byte = data[at]
+        at += 1
+        remaining |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return at, at + remaining
+        shift += 7
+    return -1, -1
 
 
 def _begins_with_too_much(part: bytes) -> bool:

@@ -93,6 +93,11 @@ class Plane:
     def close(self) -> None:
         """No channels and listeners are left."""
 
+    def read(self, channel: Channel) -> None:
+        """Read once from a channel that is paused."""
+        if channel.fd >= 0:
+            self._read(channel)
+
     def _read(self, channel: Channel) -> None:
         hot = self.hot
         transport = channel.transport
