@@ -100,6 +100,12 @@ class Ground:
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    def be_ordinary(self) -> None:
+        """Give the broker the priority of attackers."""
+        for pid in self.broker.pids():
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                be_ordinary(int(thread))
+
     def forget_peak(self) -> None:
         """What preparing took is not the attack's."""
         for pid in self.broker.pids():
@@ -178,11 +184,11 @@ def be_urgent() -> bool:
     return True
 
 
-def be_ordinary() -> None:
-    """The opposite, for attackers."""
+def be_ordinary(thread: int = 0) -> None:
+    """The opposite, for attackers; of this thread of the system, or of our own."""
     with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        os.setpriority(os.PRIO_PROCESS, 0, EAGER)
+        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+        os.setpriority(os.PRIO_PROCESS, thread, EAGER)
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:

@@ -26,7 +26,7 @@ from headwater.node.bridge.inside import remove_orphans
 from headwater.node.config import Config
 from headwater.node.group_view import GroupView, view_groups
 from headwater.node.hooks import Hooks
-from headwater.node.loop import SPARE, EpollPlane, GuestPlane
+from headwater.node.loop import EpollPlane, GuestPlane
 from headwater.node.selector import HotEventLoop
 from headwater.node.server import Server
 from headwater.node.statistics import Statistics, statistics_of
@@ -412,9 +412,9 @@ class Broker:
             self.server.plane.unlisten(listening.fileno())
             handshaking.when_free(partial(self._listen_again, listener, listening))
             return
-        began = time.monotonic()
-        self.server.hot.now = began  # the time to connect counts from now, also in an event loop that slept
-        while self._accept_one(listener, listening) and time.monotonic() - began < SPARE:
+        hot = self.server.hot
+        hot.now = time.monotonic()  # the time to connect counts from now, also in an event loop that slept
+        while self._accept_one(listener, listening) and time.monotonic() < hot.until:
             pass  # those who are connected come first
         self.server.plane.wake()
 

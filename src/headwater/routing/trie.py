@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headwater.message import Subscription
-from headwater.routing.topics import has_wildcard
+from headwater.routing.topics import has_wildcard, levels_of
 
 # The subscriptions with one filter, by the subscriber's key (anything hashable), in the order of subscribing.
 Subscribers = dict[object, Subscription]
@@ -150,7 +150,7 @@ class Trie:
         frontier = [self._root]
         # [MQTT-4.7.2-1]: wildcards of the first level do not reach topics that begin with `$`.
         wild = not topic.startswith("$")
-        for level in topic.split("/"):
+        for level in levels_of(topic):
             below: list[_Node] = []
             for node in frontier:
                 children = node.children
@@ -175,7 +175,7 @@ class Trie:
 
     def _hang(self, filter: str, subscribers: Subscribers) -> None:
         node = self._root
-        for level in filter.split("/"):
+        for level in levels_of(filter):
             if level == "#":
                 node.rest = subscribers
                 return
@@ -185,7 +185,7 @@ class Trie:
 
     def _prune(self, filter: str) -> None:
         """Take a filter off its node, and off the tree every node that this leaves empty."""
-        levels = filter.split("/")
+        levels = levels_of(filter)
         rest = levels[-1] == "#"
         if rest:
             levels.pop()
