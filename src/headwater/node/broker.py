@@ -399,9 +399,8 @@ class Broker:
             raise ValueError("no advice is taken: set advice.enabled, and start the broker first")
         self.server.advising.hand_to(kind, receiver)
 
-    def statistics(self, queued: int | None = None) -> Statistics:
-        """`queued`: messages that wait in sessions, if somebody has summed them up already."""
-        return statistics_of(self.server, time.monotonic() - self._started_at, queued)
+    def statistics(self) -> Statistics:
+        return statistics_of(self.server, time.monotonic() - self._started_at)
 
     def _hooks_changed(self) -> None:
         self.server.hot.enabled = not self.hooks.slow
