@@ -32,6 +32,7 @@ from headwater.bench import (
     hostile_memory,
     hostile_peers,
     hostile_retained,
+    hostile_small,
 )
 from headwater.bench.contenders import BrokerError, RunningBroker, command_from, free_port, running
 from headwater.bench.hostile_field import HOST, PATIENCE, Attack, Field, connect, encoded
@@ -39,7 +40,15 @@ from headwater.wire.packets import Disconnect
 
 ATTACKS: Final[dict[str, Attack]] = {
     attack.name: attack
-    for module in (hostile_peers, hostile_bombs, hostile_logins, hostile_http, hostile_memory, hostile_retained)
+    for module in (
+        hostile_peers,
+        hostile_bombs,
+        hostile_logins,
+        hostile_http,
+        hostile_memory,
+        hostile_retained,
+        hostile_small,
+    )
     for attack in module.ATTACKS
 }
 ATTACKER: Final = "from headwater.bench.hostile_ground import main; main()"
