@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import pytest
 
 from headwater.node.config import Config
 from headwater.node.metrics import BrokerCollector
 from headwater.session.rights import Rights
+from headwater.session.session import Session
 from headwater.wire.packets import Properties, Puback, Publish, Subscribe, SubscribeRequest, Unsubscribe
 from tests.node.memory import Client, MemoryBroker
 
@@ -134,3 +136,23 @@ def test_what_waited_in_a_group_that_the_last_member_left() -> None:
     client = broker.client("reader", clean_start=False, properties=Properties(receive_maximum=1))
     client.send(Unsubscribe(2, ["$share/g/t"]))
     assert drops(broker) == {"session_ended": 2}
+
+
+def test_statistics_cost_the_same_however_many_sessions_there_are() -> None:
+    class Untouchable(dict[str, Session]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("all sessions are looked at")
+
+        def values(self) -> NoReturn:
+            raise AssertionError("all sessions are looked at")
+
+        items = values
+
+    broker = MemoryBroker(Config(sys_interval=0))
+    for number in range(3):
+        away = broker.client(f"away-{number}", properties=Properties(session_expiry_interval=100))
+        away.send(Subscribe(1, [SubscribeRequest("t", 1)]))
+        away.lose()
+    broker.client("p").send(*(Publish("t", b"x", 1, packet_id=each) for each in (1, 2)))
+    broker.server.sessions = Untouchable(broker.server.sessions)
+    assert broker.server.statistics(1.0).queued == 6

@@ -228,3 +228,63 @@ def test_chores_leave_some_of_the_processor_to_others(peers: Peers, has_priority
     plane.run(-1.0)
     assert share - 0.1 < watch.worked / 0.2 <= share + 0.01
     peers.server.chores.waiting.clear()
+
+
+def test_who_sends_little_is_answered_before_what_may_wait(peers: Peers) -> None:
+    plane = peers.server.plane
+    assert isinstance(plane, EpollPlane)
+    quick = peers.new()
+    quick.sendall(CONNECT)
+    turn(peers)
+    peers.answers()
+    answered: list[bool] = []
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"somebody knocks")
+        plane.listen(theirs.fileno(), lambda: answered.append(peers.answers() == [quick]))
+        quick.sendall(PINGREQ)
+        turn(peers)
+        assert answered == [True]
+        plane.unlisten(theirs.fileno())
+        plane.listen(theirs.fileno(), lambda: answered.append(peers.answers() == []), urgent=True)
+        quick.sendall(PINGREQ)
+        turn(peers)
+        assert answered == [True, True], "a commit that is on disk does not wait for anybody"
+        plane.unlisten(theirs.fileno())
+
+
+def test_kinds_of_work_that_may_wait_take_turns(peers: Peers) -> None:
+    """As long as somebody who sends little does so, and each piece takes longer than a slice."""
+    plane = peers.server.plane
+    assert isinstance(plane, EpollPlane)
+    ticks = itertools.count()
+    plane.clock = lambda: next(ticks) / 1000
+    quick = peers.new()
+    quick.sendall(CONNECT)
+    turn(peers)
+    newcomers = [peers.new() for _ in range(3)]
+    for each in newcomers:
+        each.sendall(CONNECT)
+    done: list[str] = []
+
+    class Endless(Chore):
+        def piece(self) -> bool:
+            done.append("chore")
+            return True
+
+    peers.server.chores.add(Endless())
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"somebody knocks")
+        plane.listen(theirs.fileno(), lambda: done.append("entrance"))
+        peers.answers()
+        for _ in range(9):
+            before = len(done)
+            quick.sendall(PINGREQ)
+            turn(peers)
+            answered = peers.answers()
+            assert quick in answered
+            done += ["newcomer" for each in answered if each in newcomers]
+            assert len(done) == before + 1, "one kind in each turn"
+        plane.unlisten(theirs.fileno())
+    assert {kind: done.count(kind) for kind in done} == {"entrance": 3, "newcomer": 3, "chore": 3}

@@ -168,6 +168,8 @@ class Conservation(RuleBasedStateMachine):
             if not any(self.unanswered.values()):
                 break
         assert self.broker.server.sharing.all_waiting() == 0
+        server = self.broker.server
+        assert server.budget.messages == sum(each.outbound.waiting() for each in server.sessions.values())
         for payload, qos in self.published.items():
             times = self.got[payload]
             if qos == 0:

@@ -7,6 +7,7 @@ import pytest
 from headwater.message import Message
 from headwater.node.config import Config
 from headwater.wire.packets import (
+    Disconnect,
     Properties,
     Puback,
     Publish,
@@ -177,3 +178,44 @@ def test_a_retained_message_expires() -> None:
     broker.later(1)
     client.send(Subscribe(1, [SubscribeRequest("a")]))
     assert client.messages() == []
+
+
+KEPT = Properties(session_expiry_interval=100)
+
+
+@pytest.mark.parametrize("bad", ["a/#/b", "a+", "$share/g", "$share/+/t"])
+@pytest.mark.parametrize("number", [1, 200], ids=["short", "decoded in slices"])
+def test_a_subscribe_that_breaks_the_protocol_has_no_effect(bad: str, number: int) -> None:
+    broker = MemoryBroker(Config(sys_interval=0))
+    client = broker.client("c", properties=KEPT)
+    client.send(Subscribe(1, [*(SubscribeRequest(f"good/{each}") for each in range(number)), SubscribeRequest(bad)]))
+    broker.turn()
+    assert [type(packet) for packet in client.packets()] == [Disconnect]
+    assert broker.server.sessions["c"].subscriptions == {}
+    assert broker.server.subscribing.count == 0
+
+
+@pytest.mark.parametrize("bad", ["a/#/b", "$share/g"])
+@pytest.mark.parametrize("number", [1, 200], ids=["short", "decoded in slices"])
+def test_an_unsubscribe_that_breaks_the_protocol_has_no_effect(bad: str, number: int) -> None:
+    broker = MemoryBroker(Config(sys_interval=0))
+    client = broker.client("c", properties=KEPT)
+    names = [f"good/{each}" for each in range(number)]
+    client.send(Subscribe(1, [SubscribeRequest(name) for name in names]))
+    broker.turn()
+    client.packets()
+    client.send(Unsubscribe(2, [*names, bad]))
+    broker.turn()
+    assert [type(packet) for packet in client.packets()] == [Disconnect]
+    assert list(broker.server.sessions["c"].subscriptions) == names
+
+
+@pytest.mark.parametrize(
+    ("setting", "bad"), [("wildcard_subscription_available", "w/#"), ("shared_subscription_available", "$share/g/t")]
+)
+def test_a_subscribe_that_asks_for_what_is_not_supported_has_no_effect(setting: str, bad: str) -> None:
+    broker = MemoryBroker(Config(sys_interval=0, **{setting: False}))  # type: ignore[arg-type]
+    client = broker.client("c", properties=KEPT)
+    client.send(Subscribe(1, [SubscribeRequest("good"), SubscribeRequest(bad)]))
+    assert [type(packet) for packet in client.packets()] == [Disconnect]
+    assert broker.server.sessions["c"].subscriptions == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -104,3 +106,15 @@ def test_what_is_cleared_is_not_called() -> None:
     timers.clear()
     timers.run(5.0)
     assert (timers.soonest, len(timers)) == (NEVER, 0)
+
+
+def test_many_that_are_due_are_called_some_at_a_time() -> None:
+    timers = Timers()
+    called: list[int] = []
+    for number in range(3):
+        timers.at(float(number), partial(called.append, number))
+    timers.run(5.0, 0.0)  # there is no time left
+    assert called == [0]
+    assert timers.soonest == 1.0, "the others are due"
+    timers.run(5.0)
+    assert called == [0, 1, 2]

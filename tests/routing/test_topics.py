@@ -4,6 +4,7 @@ import re
 
 import pytest
 from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from headwater.routing.topics import (
     InvalidTopicFilter,
@@ -11,6 +12,7 @@ from headwater.routing.topics import (
     check_filter,
     check_name,
     has_wildcard,
+    levels_of,
     matches,
     split_shared,
 )
@@ -157,3 +159,15 @@ def test_the_strategy_makes_good_filters(filter: str) -> None:
 @given(topics)
 def test_the_strategy_makes_good_names(topic: str) -> None:
     check_name(topic, 5)
+
+
+@given(st.lists(st.sampled_from(["", "a", "+", "é", "x" * 700]), min_size=1, max_size=200), st.integers(1, 200))
+def test_levels_are_found_in_the_same_way_however_long_a_name_is(levels: list[str], most: int) -> None:
+    name = "/".join(levels)
+    assert levels_of(name) == levels
+    name = name.replace("+", "p")
+    if len(levels) > most:
+        with pytest.raises(InvalidTopicName, match=f"more than {most} levels"):
+            check_name(name or "/", most)
+    elif name:
+        check_name(name, most)

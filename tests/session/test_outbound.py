@@ -258,6 +258,7 @@ class OutboundMachine(RuleBasedStateMachine):
         unreleased = sum(not each.released for each in self.flights.values())
         assert outbound.flying_bytes() == unreleased * FLIGHT + len(self.flights) * OVERHEAD
         assert self.budget.used == outbound.queued_bytes + outbound.flying_bytes() + self.others
+        assert self.budget.messages == len(self.waiting)
 
     @invariant()
     def nothing_is_lost_and_order_is_kept(self) -> None:

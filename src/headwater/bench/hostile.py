@@ -11,6 +11,7 @@ docs/hostile.md.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -86,23 +87,33 @@ class Outcome:
 
 
 class Campaign:
-    """Runs attacks; `extra` are more arguments of the broker's command line."""
+    """Runs attacks; `extra` are more arguments of the broker's command line. `beside`: attacks go to another broker, so
+    that what is left is what the machine itself makes others wait."""
 
-    def __init__(self, load: LoadGenerator, folder: Path, rounds: int, seconds: float, extra: str) -> None:
+    def __init__(
+        self, load: LoadGenerator, folder: Path, rounds: int, seconds: float, extra: str, beside: bool = False
+    ) -> None:
         self._load = load
         self._folder = folder
         self._rounds = rounds
         self._seconds = seconds
         self._extra = extra
+        self._beside = beside
 
     def run(self, attack: Attack) -> Outcome:
         outcome = Outcome(attack.name)
         try:
-            with ground(attack.needs, self._folder, self._extra) as place:
+            with contextlib.ExitStack() as stack:
+                place = stack.enter_context(ground(attack.needs, self._folder, self._extra))
+                target = place
+                if self._beside:
+                    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
+                    target = stack.enter_context(ground(attack.needs, folder, self._extra))
+                    target.be_ordinary()
                 self._measure(place, outcome, None)  # so that everything is loaded once
                 outcome.before = place.broker.resident_bytes()
                 for number in range(self._rounds):
-                    self._round(place, attack, outcome)
+                    self._round(place, target, attack, outcome)
                     if number == 0:
                         outcome.after_first = place.broker.resident_bytes()
                 outcome.after = place.broker.resident_bytes()
@@ -112,10 +123,10 @@ class Campaign:
             outcome.error = str(problem)
         return outcome
 
-    def _round(self, place: Ground, attack: Attack, outcome: Outcome) -> None:
+    def _round(self, place: Ground, target: Ground, attack: Attack, outcome: Outcome) -> None:
         self._measure(place, outcome, "alone")
         before = place.cpu_seconds()
-        with place.attacked(attack.name, self._seconds + 2 * WARM_UP) as counts:
+        with target.attacked(attack.name, self._seconds + 2 * WARM_UP) as counts:
             self._measure(place, outcome, "during")
             outcome.cpu += place.cpu_seconds() - before
             outcome.seconds += self._seconds + WARM_UP
@@ -207,6 +218,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each attack (default: 5)")
     parser.add_argument("--seconds", type=float, default=4.0, help="time of an attack in a round (default: 4)")
     parser.add_argument("--broker-arguments", default="", help="more for the broker: --broker-arguments='--data-dir D'")
+    parser.add_argument(
+        "--beside", action="store_true", help="attack another broker: what others wait because of the machine alone"
+    )
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
     parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation")
@@ -226,7 +240,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     raise_file_limit()
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="headwater-hostile-") as name:
-        campaign = Campaign(build(Path(name)), Path(name), options.rounds, options.seconds, options.broker_arguments)
+        campaign = Campaign(
+            build(Path(name)), Path(name), options.rounds, options.seconds, options.broker_arguments, options.beside
+        )
         for attack in chosen:
             outcomes.append(campaign.run(ATTACKS[attack]))
             print(line(outcomes[-1]), flush=True)
@@ -234,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
     if options.json:
         options.json.write_text(text)
-    if chosen == list(ATTACKS) and not options.no_docs:
+    if chosen == list(ATTACKS) and not options.no_docs and not options.beside:
         results = options.docs / "results"
         results.mkdir(parents=True, exist_ok=True)
         (results / f"hostile-{datetime.datetime.now(datetime.UTC).date()}.json").write_text(text)

@@ -32,6 +32,7 @@ from headwater.bench import (
     hostile_memory,
     hostile_peers,
     hostile_retained,
+    hostile_small,
 )
 from headwater.bench.contenders import BrokerError, RunningBroker, command_from, free_port, running
 from headwater.bench.hostile_field import HOST, PATIENCE, Attack, Field, connect, encoded
@@ -39,7 +40,15 @@ from headwater.wire.packets import Disconnect
 
 ATTACKS: Final[dict[str, Attack]] = {
     attack.name: attack
-    for module in (hostile_peers, hostile_bombs, hostile_logins, hostile_http, hostile_memory, hostile_retained)
+    for module in (
+        hostile_peers,
+        hostile_bombs,
+        hostile_logins,
+        hostile_http,
+        hostile_memory,
+        hostile_retained,
+        hostile_small,
+    )
     for attack in module.ATTACKS
 }
 ATTACKER: Final = "from headwater.bench.hostile_ground import main; main()"
@@ -99,6 +108,12 @@ class Ground:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    def be_ordinary(self) -> None:
+        """Give the broker the priority of attackers."""
+        for pid in self.broker.pids():
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                be_ordinary(int(thread))
 
     def forget_peak(self) -> None:
         """What preparing took is not the attack's."""
@@ -178,11 +193,11 @@ def be_urgent() -> bool:
     return True
 
 
-def be_ordinary() -> None:
-    """The opposite, for attackers."""
+def be_ordinary(thread: int = 0) -> None:
+    """The opposite, for attackers; of this thread of the system, or of our own."""
     with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        os.setpriority(os.PRIO_PROCESS, 0, EAGER)
+        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+        os.setpriority(os.PRIO_PROCESS, thread, EAGER)
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:

@@ -26,7 +26,7 @@ from headwater.node.bridge.inside import remove_orphans
 from headwater.node.config import Config
 from headwater.node.group_view import GroupView, view_groups
 from headwater.node.hooks import Hooks
-from headwater.node.loop import SPARE, EpollPlane, GuestPlane
+from headwater.node.loop import EpollPlane, GuestPlane
 from headwater.node.selector import HotEventLoop
 from headwater.node.server import Server
 from headwater.node.statistics import Statistics, statistics_of
@@ -399,9 +399,8 @@ class Broker:
             raise ValueError("no advice is taken: set advice.enabled, and start the broker first")
         self.server.advising.hand_to(kind, receiver)
 
-    def statistics(self, queued: int | None = None) -> Statistics:
-        """`queued`: messages that wait in sessions, if somebody has summed them up already."""
-        return statistics_of(self.server, time.monotonic() - self._started_at, queued)
+    def statistics(self) -> Statistics:
+        return statistics_of(self.server, time.monotonic() - self._started_at)
 
     def _hooks_changed(self) -> None:
         self.server.hot.enabled = not self.hooks.slow
@@ -412,9 +411,9 @@ class Broker:
             self.server.plane.unlisten(listening.fileno())
             handshaking.when_free(partial(self._listen_again, listener, listening))
             return
-        began = time.monotonic()
-        self.server.hot.now = began  # the time to connect counts from now, also in an event loop that slept
-        while self._accept_one(listener, listening) and time.monotonic() - began < SPARE:
+        hot = self.server.hot
+        hot.now = time.monotonic()  # the time to connect counts from now, also in an event loop that slept
+        while self._accept_one(listener, listening) and time.monotonic() < hot.until:
             pass  # those who are connected come first
         self.server.plane.wake()
 

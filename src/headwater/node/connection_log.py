@@ -24,6 +24,8 @@ def log_connections(hooks: Hooks) -> None:
 
 
 def _came(client: Channel, session_present: bool) -> None:
+    if not log.isEnabledFor(logging.DEBUG):
+        return  # before the name is quoted: one of 64 KiB takes 40 µs
     log.debug(
         "%r (%s) is connected%s: MQTT %s, keep alive %d s, %s",
         client.client_id,
@@ -36,11 +38,13 @@ def _came(client: Channel, session_present: bool) -> None:
 
 
 def _went(client: Channel, reason: int) -> None:
+    if not log.isEnabledFor(logging.DEBUG):
+        return
     why = "it said so" if reason == 0 else reason_words(reason)
     log.debug("%r (%s) is disconnected: %s", client.client_id, client.address, why)
 
 
 def _subscribed(client: Channel, subscription: Subscription, reason: int) -> None:
-    if reason >= FIRST_REFUSAL:
+    if reason >= FIRST_REFUSAL and log.isEnabledFor(logging.DEBUG):
         words = reason_words(reason)
         log.debug("%r (%s) may not subscribe to %r: %s", client.client_id, client.address, subscription.name, words)

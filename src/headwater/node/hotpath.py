@@ -41,6 +41,8 @@ PUBACK_HEAD: Final = b"\x40\x02"
 PUBACK_NOBODY_HEAD: Final = b"\x40\x03"
 PUBACK_NOBODY_TAIL: Final = b"\x10"
 CONNECT_BYTE: Final = 0x10
+LONG_TOPIC: Final = 1
+"""The first byte of a topic's length: above, it is not remembered, and to look for it takes 10 µs for 64 KiB."""
 
 
 class HotPath(Collecting):
@@ -112,6 +114,8 @@ class HotPath(Collecting):
                     shift += 7
                     if shift > 21:
                         raise RemoteProtocolError(MALFORMED_PACKET, "remaining length has more than four bytes")
+                if shift > 7 and p < n and data[p] > LONG_TOPIC:
+                    fast = False
             if remaining + 5 > channel.max_unseen:
                 if p - pos + remaining > channel.max_in:
                     raise RemoteProtocolError(PACKET_TOO_LARGE, f"a packet of {p - pos + remaining} bytes is too large")

@@ -1,18 +1,20 @@
 """Where readiness comes from. The data plane's sockets are served in turns:
 
     wait for events -> read each ready socket once, deal with its packets -> run due timers -> one send per connection
-                    -> a slice of time for what takes longer (chores.py)
+                    -> a slice of time for one kind of what may wait -> timers and sends again, if that left any
 
 `EpollPlane` is the fast one: it waits on epoll itself and returns to its caller only when someone else's descriptor is
 ready, when it was interrupted, or at the caller's deadline. `selector.py` puts it inside asyncio's own loop.
 `GuestPlane` does the same under any asyncio loop (uvloop, somebody's application) through add_reader and call_soon.
 Registrations with epoll change only when a write blocks or a reader must be paused.
 
-Those who are connected come first: what others want (a handshake, a password, a session of their own) costs many times
-as much as a message, so if a turn has taken some time already only one of them is dealt with in it; the others are
-ready again in the next one. And nobody has much more than a fraction of a millisecond in a turn: who sends much is read
-from in larger pieces, unless dealing with those takes long, and behind the others; if many send much, a turn has time
-for some of them, and the next one for others.
+Those who are connected and send little come first. Four kinds of work may wait until they have got theirs: connections
+to accept, reading from those who are not connected (a handshake, a password, a session cost many times as much as a
+message), reading from those who send much, and chores (chores.py). A turn has one slice of time for them and deals with
+one kind at least, the next turn with the next kind: what is left is ready again then. So nobody waits for more than one
+slice, and for what cannot be divided. As long as only such work comes, a turn has time for all kinds. Who sends much is
+read from in larger pieces, unless dealing with those takes long; if many do, a turn has time for some of them, and the
+next one for others.
 """
 
 from __future__ import annotations
@@ -45,7 +47,13 @@ REST: Final = 0.002
 """Seconds of chores without a pause, and of the pause, in which others are served. Only a process of real-time priority
 needs it: from one that is never idle Linux takes the processor away for 50 ms in a second, and all clients wait."""
 SPARE: Final = 0.0001
-"""Seconds since a turn began in which more than one newcomer may be dealt with."""
+"""Seconds of a turn for newcomers as long as nobody who sends little sends anything."""
+ENTRANCES: Final = 0
+NEWCOMERS: Final = 1
+HEAVY: Final = 2
+CHORES: Final = 3
+KINDS: Final = 4
+"""Kinds of work that may wait."""
 SMALLEST_READ: Final = 120
 MEASURED_READ: Final = 480
 """Bytes from which on it is measured how long dealing with them takes."""
@@ -81,7 +89,8 @@ class Plane:
         """The channel's descriptor is about to be closed."""
         raise RuntimeError("no plane")
 
-    def listen(self, fd: int, ready: Callable[[], None]) -> None:
+    def listen(self, fd: int, ready: Callable[[], None], urgent: bool = False) -> None:
+        """Call `ready` when something is there to be read; `urgent`: before what may wait, as clients wait for it."""
         raise RuntimeError("no plane")
 
     def unlisten(self, fd: int) -> None:
@@ -155,14 +164,19 @@ class EpollPlane(Plane):
         self.clock: Callable[[], float] = time.monotonic
         self.channels: dict[int, Channel] = {}
         self.listeners: dict[int, Callable[[], None]] = {}
+        self.urgent: set[int] = set()
         self.interrupted = False
         self.worked = 0.0
         """Seconds of chores since the last pause."""
         self.rests = has_real_time_priority()
         self.rest_until = 0.0
         self.light_at = 0.0
+        self.entrances: list[Callable[[], None]] = []
+        self.newcomers: list[Channel] = []
+        self.next_newcomer = 0
         self.heavy: list[Channel] = []
         self.next_heavy = 0
+        self.next_kind = 0
 
     def add(self, channel: Channel) -> None:
         self.channels[channel.fd] = channel
@@ -175,12 +189,15 @@ class EpollPlane(Plane):
     def remove(self, channel: Channel) -> None:
         del self.channels[channel.fd]  # epoll forgets a descriptor when it is closed
 
-    def listen(self, fd: int, ready: Callable[[], None]) -> None:
+    def listen(self, fd: int, ready: Callable[[], None], urgent: bool = False) -> None:
         self.listeners[fd] = ready
+        if urgent:
+            self.urgent.add(fd)
         self.epoll.register(fd, READABLE)
 
     def unlisten(self, fd: int) -> None:
         if self.listeners.pop(fd, None) is not None:
+            self.urgent.discard(fd)
             self.epoll.unregister(fd)
 
     def run(self, timeout: float) -> list[tuple[int, int]]:
@@ -214,13 +231,15 @@ class EpollPlane(Plane):
             hot.now = now
             hot.until = now + SLICE
             others: list[tuple[int, int]] | None = None
-            newcomer = False
             for fd, mask in events:
                 channel = channels.get(fd)
                 if channel is None:
                     ready = self.listeners.get(fd)
                     if ready is not None:
-                        ready()  # contains its own failures
+                        if fd in self.urgent:
+                            ready()  # contains its own failures
+                        else:
+                            self.entrances.append(ready)
                     elif fd not in channels:
                         if others is None:
                             others = []
@@ -240,17 +259,14 @@ class EpollPlane(Plane):
                             else:
                                 self.light_at = now
                                 self._read(channel)
-                        elif not newcomer or clock() - now < SPARE:
-                            newcomer = True
-                            self._read(channel)
+                        else:
+                            self.newcomers.append(channel)
                 except Exception:  # one connection's end must never be the broker's
                     hot.slow.crashed(channel)
-            if self.heavy:
-                self._read_heavy()
             if hot.open or hot.dirty or hot.changed or timers.soonest <= now:
                 self._end_turn(now)
-            if chores and now >= self.rest_until:
-                self._work(now)
+            if self.heavy or self.newcomers or self.entrances or chores:
+                self._serve_patient(now)
             if others is not None:
                 return others
             if self.interrupted or now >= deadline:
@@ -260,37 +276,72 @@ class EpollPlane(Plane):
         hot = self.hot
         hot.now = now
         if self.timers.soonest <= now:
-            self.timers.run(now)
+            self.timers.run(now, self.clock() + SLICE)
         while hot.open or hot.dirty or hot.changed:
             hot.flush()
 
-    def _read_heavy(self) -> None:
-        """From those who send much, in turn, as long as there is time; from one at least."""
-        heavy = self.heavy
-        now = self.clock()
-        until = now + SLICE
-        self.long_read = LONG_READ if now < self.light_at + ALONE else LONG_READ_ALONE
-        first = self.next_heavy % len(heavy)
-        for number in range(first, first + len(heavy)):
-            channel = heavy[number % len(heavy)]
+    def _serve_patient(self, now: float) -> None:
+        """What may wait, kind by kind in turn, as long as there is time; of one kind at least."""
+        hot = self.hot
+        began = self.clock()
+        alone = began > self.light_at + ALONE
+        self.long_read = LONG_READ_ALONE if alone else LONG_READ
+        kind = self.next_kind
+        for _ in range(KINDS):
+            kind = (kind + 1) % KINDS
+            if not self._has_work(kind, now):
+                continue
+            self._serve(kind, now, SPARE if alone else SLICE)
+            self.next_kind = kind
+            if not alone and self.clock() > began + SLICE:
+                break
+        self.entrances.clear()
+        self.newcomers.clear()
+        self.heavy.clear()
+        if hot.open or hot.dirty or hot.changed or self.timers.soonest <= now:
+            self._end_turn(now)
+
+    def _has_work(self, kind: int, now: float) -> bool:
+        if kind == ENTRANCES:
+            return bool(self.entrances)
+        if kind == NEWCOMERS:
+            return bool(self.newcomers)
+        if kind == HEAVY:
+            return bool(self.heavy)
+        return now >= self.rest_until and bool(self.hot.chores.waiting)
+
+    def _serve(self, kind: int, now: float, seconds: float) -> None:
+        began = self.clock()
+        self.hot.until = began + seconds
+        if kind == ENTRANCES:
+            for ready in self.entrances:
+                ready()  # contains its own failures
+        elif kind == NEWCOMERS:
+            self.next_newcomer = self._read_some(self.newcomers, self.next_newcomer, True)
+        elif kind == HEAVY:
+            self.hot.until = began + SLICE
+            self.next_heavy = self._read_some(self.heavy, self.next_heavy, False)
+        else:
+            # Half as long as the rest of the turn has taken, if that is more: else they would never end under load.
+            self.hot.until = began + max(SLICE, (began - now) / 2)
+            self.hot.chores.run(self.hot.until)
+            self.worked += self.clock() - began
+
+    def _read_some(self, channels: list[Channel], first: int, paused: bool) -> int:
+        """From these, in turn, as long as there is time; from one at least; `paused`: even from such as are not to be
+        read from, of which something is told only when they have gone. Returns whose turn is next."""
+        until = self.hot.until
+        first %= len(channels)
+        for number in range(first, first + len(channels)):
+            channel = channels[number % len(channels)]
             try:
-                if channel.fd >= 0 and not channel.paused:
+                if channel.fd >= 0 and (paused or not channel.paused):
                     self._read(channel)
-            except Exception:
+            except Exception:  # one connection's end must never be the broker's
                 self.hot.slow.crashed(channel)
             if self.clock() > until:
                 break
-        self.next_heavy = number + 1
-        heavy.clear()
-
-    def _work(self, now: float) -> None:
-        """A slice of time, or half as long as the rest of the turn has taken if that is more."""
-        hot = self.hot
-        began = self.clock()
-        hot.until = began + max(SLICE, (began - now) / 2)
-        hot.chores.run(hot.until)
-        self._end_turn(now)
-        self.worked += self.clock() - began
+        return number + 1
 
     def wake(self) -> None:
         # Callers from outside a turn run inside asyncio; the next `run` looks at what they left.
@@ -325,7 +376,7 @@ class GuestPlane(Plane):
         self.loop.remove_reader(channel.fd)
         self.loop.remove_writer(channel.fd)
 
-    def listen(self, fd: int, ready: Callable[[], None]) -> None:
+    def listen(self, fd: int, ready: Callable[[], None], urgent: bool = False) -> None:
         self.loop.add_reader(fd, ready)
 
     def unlisten(self, fd: int) -> None:
@@ -359,7 +410,7 @@ class GuestPlane(Plane):
         hot = self.hot
         now = hot.now = time.monotonic()
         if self.timers.soonest <= now:
-            self.timers.run(now)
+            self.timers.run(now, now + SLICE)
         while hot.open or hot.dirty or hot.changed:
             hot.flush()
         if hot.chores.waiting:

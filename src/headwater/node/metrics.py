@@ -209,14 +209,14 @@ class _AdviceSeen(Collector):
         yield from self._seen().advice
 
 
-def see(broker: Broker, groups: list[GroupView], queued: int | None = None) -> Seen:
+def see(broker: Broker, groups: list[GroupView]) -> Seen:
     """On the broker's loop."""
     try:
         tasks = len(asyncio.all_tasks())
     except RuntimeError:  # there is no loop
         tasks = 0
     advice = list(AdviceCollector(lambda: broker.server.advising).collect())
-    return Seen(broker.statistics(queued), groups, broker.bridges(), advice, tasks)
+    return Seen(broker.statistics(), groups, broker.bridges(), advice, tasks)
 
 
 def registry_of(broker: Broker, last_seen: Callable[[], Seen] | None = None) -> CollectorRegistry:

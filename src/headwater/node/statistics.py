@@ -79,11 +79,9 @@ class Statistics:
     hook_failures: int = 0
 
 
-def statistics_of(server: Server, uptime: float, queued: int | None = None) -> Statistics:
-    """Of a server that has been up for so many seconds. `queued`: what waits in its sessions, if that is known."""
+def statistics_of(server: Server, uptime: float) -> Statistics:
+    """Of a server that has been up for so many seconds. Costs the same however many sessions there are."""
     stats = server.stats
-    if queued is None:
-        queued = sum([session.outbound.waiting() for session in server.sessions.values()])
     return Statistics(
         uptime=uptime,
         connections=server.connecting.connected,
@@ -94,7 +92,7 @@ def statistics_of(server: Server, uptime: float, queued: int | None = None) -> S
         subscriptions=server.subscribing.count,
         shared_groups=len(server.router.groups),
         retained=len(server.router.retained),
-        queued=queued + server.sharing.all_waiting(),
+        queued=server.budget.messages,
         queued_bytes=server.budget.used,
         received=stats.received,
         sent=stats.sent,

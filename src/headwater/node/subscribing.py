@@ -37,6 +37,9 @@ from headwater.wire.reasons import (
 if TYPE_CHECKING:
     from headwater.node.server import Server
 
+Parts = tuple[str | None, str]
+"""Of a topic filter: its share, if it has one, and the rest."""
+
 SOME: Final = 8
 """Topic filters that are dealt with between two looks at the clock."""
 
@@ -54,13 +57,18 @@ class _Subscribe(Task):
         self.requests = requests
         self.identifier = 0
         self.positions = False
+        self.parts: list[Parts | None] = []
         self.reasons: list[int] = []
 
     def step(self) -> bool:
+        if len(self.parts) < len(self.requests):
+            self._look_at(len(self.parts))
+            if len(self.parts) < len(self.requests):
+                return True
         done = len(self.reasons)
         if done < len(self.requests):
-            for request in self.requests[done : done + SOME]:
-                self._subscribe(request)
+            for number in range(done, min(done + SOME, len(self.requests))):
+                self._subscribe(self.requests[number], self.parts[number])
             if len(self.reasons) < len(self.requests):
                 return True
             self.server.send(self.channel, Suback(self.packet_id, self.reasons))
@@ -77,7 +85,12 @@ class _Subscribe(Task):
             sharing.pull(self.channel, self.session)  # a new member, or one that takes another QoS now
         return False
 
-    def _subscribe(self, request: SubscribeRequest) -> None:
+    def _look_at(self, first: int) -> None:
+        """All requests are looked at before one takes effect: a packet that breaks the protocol has none."""
+        for request in self.requests[first : first + 4 * SOME]:
+            self.parts.append(self.server.subscribing.allowed_parts(self.channel, request))
+
+    def _subscribe(self, request: SubscribeRequest, parts: Parts | None) -> None:
         channel = self.channel
         subscription = Subscription(
             request.filter,
@@ -88,7 +101,7 @@ class _Subscribe(Task):
             identifier=self.identifier,
             positions=self.positions,
         )
-        reason = self.server.subscribing.subscribe_one(channel, self.session, request, subscription)
+        reason = self.server.subscribing.subscribe_one(channel, self.session, request.filter, parts, subscription)
         if reason >= UNSPECIFIED_ERROR and channel.version != V5:
             reason = UNSPECIFIED_ERROR
         self.reasons.append(reason)
@@ -101,16 +114,23 @@ class _Unsubscribe(Task):
         self.session = session
         self.packet_id = packet_id
         self.filters = filters
+        self.looked_at = 0
         self.reasons: list[int] = []
 
     def step(self) -> bool:
         server = self.server
         session = self.session
+        if self.looked_at < len(self.filters):  # as in _Subscribe
+            for name in self.filters[self.looked_at : self.looked_at + 4 * SOME]:
+                if name not in session.subscriptions:
+                    server.subscribing.parts_of(self.channel, name)
+            self.looked_at += 4 * SOME
+            if self.looked_at < len(self.filters):
+                return True
         done = len(self.reasons)
         for name in self.filters[done : done + SOME]:
             subscription = session.subscriptions.pop(name, None)
             if subscription is None:
-                server.subscribing.parts_of(self.channel, name)
                 self.reasons.append(NO_SUBSCRIPTION_EXISTED)
                 continue
             server.subscribing.remove(session, subscription)
@@ -202,13 +222,15 @@ class Subscribing:
         return _Unsubscribe(self.server, channel, session, packet.packet_id, filters)
 
     def subscribe_one(
-        self, channel: Channel, session: Session, request: SubscribeRequest, subscription: Subscription
+        self, channel: Channel, session: Session, name: str, parts: Parts | None, subscription: Subscription
     ) -> int:
-        """Make one subscription, or say why not."""
-        reason = self._check(channel, request, subscription)
+        """Make one subscription, or say why not; `parts` are `allowed_parts`."""
+        if parts is None:
+            return TOPIC_FILTER_INVALID
+        subscription.share, subscription.filter = parts
+        reason = self._check(channel, subscription)
         if reason >= UNSPECIFIED_ERROR:
             return reason
-        name = request.filter
         old = session.subscriptions.get(name)
         is_new = old is None
         if is_new and len(session.subscriptions) >= self.server.config.max_subscriptions:
@@ -265,28 +287,37 @@ class Subscribing:
                 if group is not None:
                     journal.joined(group)
 
-    def _check(self, channel: Channel, request: SubscribeRequest, subscription: Subscription) -> int:
+    def allowed_parts(self, channel: Channel, request: SubscribeRequest) -> Parts | None:
+        """As `parts_of`; raises RemoteProtocolError as well where a client asks for what it was told not to."""
         config = self.server.config
         if len(request.filter.encode()) > config.max_topic_length:
-            return TOPIC_FILTER_INVALID
+            return None
         parts = self.parts_of(channel, request.filter)
-        if parts is None:
-            return TOPIC_FILTER_INVALID
-        subscription.share, subscription.filter = parts
-        if subscription.share is not None:
+        if parts is None or channel.version != V5:
+            return parts  # a 3.1.1 client could not know what is not supported
+        share, filter = parts
+        if share is not None:
             if request.no_local:
                 raise RemoteProtocolError(PROTOCOL_ERROR, "no local on a shared subscription")  # [MQTT-3.8.3-4]
             if not config.shared_subscription_available:
-                return self._not_supported(channel, SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions")
+                raise RemoteProtocolError(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are not supported")
+        if not config.wildcard_subscription_available and has_wildcard(filter):
+            raise RemoteProtocolError(WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards are not supported")
+        return parts
+
+    def _check(self, channel: Channel, subscription: Subscription) -> int:
+        config = self.server.config
+        if subscription.share is not None and not config.shared_subscription_available:
+            return SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
         if not config.wildcard_subscription_available and has_wildcard(subscription.filter):
-            return self._not_supported(channel, WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards")
+            return WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
         rights = channel.rights
         if rights is not None and not rights.may_subscribe(subscription.filter, subscription.share is not None):
             return self.server.access.settings.refused_subscription
         refusal = self.server.hooks.allow("acl_check", channel, subscription.filter, False)
         return SUCCESS if refusal is None else refusal.reason
 
-    def parts_of(self, channel: Channel, name: str) -> tuple[str | None, str] | None:
+    def parts_of(self, channel: Channel, name: str) -> Parts | None:
         """The share of a filter, if it has one, and the rest. None: it is correctly formed, and not accepted.
 
         [MQTT-4.7.1-1, 4.7.1-2, 4.8.2-1, 4.8.2-2] One that cannot be is data that the protocol does not allow, which
@@ -307,12 +338,6 @@ class Subscribing:
         except InvalidTopicFilter as error:
             raise RemoteProtocolError(MALFORMED_PACKET if terse else PROTOCOL_ERROR, str(error)) from None
         return parts
-
-    def _not_supported(self, channel: Channel, reason: int, what: str) -> int:
-        """A 5.0 client was told in CONNACK, so it broke the protocol; a 3.1.1 client could not know."""
-        if channel.version == V5:
-            raise RemoteProtocolError(reason, f"{what} are not supported")
-        return reason
 
     def remove_all(self, session: Session) -> None:
         """The session has ended. Those of its subscriptions that would still lead somewhere, to shared groups, go now,

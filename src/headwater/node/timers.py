@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import time
 from collections.abc import Callable
 
 from headwater.message import NEVER
@@ -58,8 +59,9 @@ class Timers:
         self._cancelled = 0
         self.soonest = NEVER
 
-    def run(self, now: float) -> None:
-        """Call what is due. One that raises does not keep the others from being called."""
+    def run(self, now: float, until: float = NEVER) -> None:
+        """Call what is due, one at least, and others until this time of `time.monotonic`; the rest stays due. One that
+        raises does not keep the others from being called."""
         while self._heap and self._heap[0].when <= now:
             timer = heapq.heappop(self._heap)
             callback = timer.callback
@@ -72,6 +74,8 @@ class Timers:
                 except Exception:
                     self.failures += 1
                     log.exception("a timer's callback failed")
+                if until != NEVER and time.monotonic() > until:
+                    break
         self.soonest = self._heap[0].when if self._heap else NEVER
 
     def __len__(self) -> int:

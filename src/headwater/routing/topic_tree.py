@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.routing.topics import has_wildcard, levels_match
+from headwater.routing.topics import has_wildcard, levels_match, levels_of
 
 EVERYTHING: Final = -1
 SMALL: Final = 16
@@ -148,7 +148,7 @@ class Walk:
     """
 
     def __init__(self, root: _Branch, filter: str) -> None:
-        self._levels = filter.split("/")
+        self._levels = levels_of(filter)
         end = max(filter.rfind("+"), filter.rfind("#")) + 1
         self._ending = filter[end:]  # what topics have to end with: it is looked at first
         self._found: list[str] = []
@@ -191,7 +191,7 @@ class Walk:
         """Whether a topic that matches, and stays, is still to be found."""
         if topic in self._found:
             return True
-        levels = topic.split("/")
+        levels = levels_of(topic)
         for here in self._way:
             if here.level >= len(levels):
                 return False  # it ends above, and was found on the way here
@@ -206,7 +206,7 @@ class Walk:
         # [MQTT-4.7.2-1]: wildcards at the first level do not reach topics that begin with `$`.
         if topic.startswith("$") and has_wildcard(self._levels[0]):
             return False
-        return levels_match(self._levels, topic.split("/"))
+        return levels_match(self._levels, levels_of(topic))
 
     def _enter(self, branch: _Branch, level: int, depth: int) -> None:
         """The first `depth` levels of the filter have led to this branch, whose children have the names of `level`."""
@@ -250,7 +250,7 @@ class TopicTree:
 
     def add(self, topic: str) -> None:
         """Add a topic that is not in the tree."""
-        levels = topic.split("/")
+        levels = levels_of(topic)
         branch = self._root
         for depth, level in enumerate(levels):
             child = branch.get(level)
@@ -265,7 +265,7 @@ class TopicTree:
 
     def remove(self, topic: str) -> None:
         """Remove a topic that is in the tree."""
-        levels = topic.split("/")
+        levels = levels_of(topic)
         path = [self._root]
         for level in levels:
             child = path[-1].get(level)
@@ -305,8 +305,8 @@ class TopicTree:
 
 def _fork(branch: _Branch, depth: int, leaf: str, topic: str) -> None:
     """Put branches in place of a leaf, down to where its way parts from that of a new topic, and hang both there."""
-    old = leaf.split("/")
-    new = topic.split("/")
+    old = levels_of(leaf)
+    new = levels_of(topic)
     while depth < len(old) and depth < len(new) and old[depth] == new[depth]:
         shared = _Branch(depth == 0 and leaf.startswith("$"))
         branch.put(new[depth], shared)

@@ -38,6 +38,8 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self.messages = 0
+        """That wait in all lines: those of sessions, and of shared groups."""
         self.sockets = 0
         """Of these, what waits for sockets: at most half, so that who does not read leaves room for QoS 1 and 2."""
         self.full_lines = 0
@@ -98,6 +100,7 @@ class Waiting:
         queue.append(delivery)
         self._count(size)
         budget.used += size
+        budget.messages += 1
         self._look_whether_full()
         return QUEUED
 
@@ -110,6 +113,7 @@ class Waiting:
         self._count(size)
         self.away_bytes += size - OVERHEAD
         self.budget.used += OVERHEAD
+        self.budget.messages += 1
         self._look_whether_full()
 
     def put_away(self, delivery: Delivery) -> None:
@@ -189,6 +193,7 @@ class Waiting:
         """All that wait, off the line, in order; however many they are, at once."""
         taken: deque[Delivery] = deque() if self.queue is None else self.queue
         self.queue = None
+        self.budget.messages -= len(taken)
         self.budget.used -= self.queued_bytes - self.away_bytes
         self._count(-self.queued_bytes)
         self.away_bytes = 0
@@ -210,6 +215,7 @@ class Waiting:
 
     def _forget(self, delivery: Delivery) -> None:
         self._count(-delivery.size)
+        self.budget.messages -= 1
         if delivery.message is AWAY:
             self.away_bytes -= delivery.size - OVERHEAD
             self.budget.used -= OVERHEAD

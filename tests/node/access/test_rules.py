@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from headwater.node.access.errors import AccessError
 from headwater.node.access.rules import ALL, ALWAYS, COVER, Rule, RuleRights, deny, filled_in, parse_rules
 from headwater.routing.topics import matches
-from headwater.session.rights import MAX_REMEMBERED, PUBLISH, RECEIVE, SUBSCRIBE
+from headwater.session.rights import MAX_REMEMBERED, PUBLISH, RECEIVE, SUBSCRIBE, Remembered
 
 FILE = """
 # for clients without a user name
@@ -141,3 +143,28 @@ def test_what_is_remembered_is_bounded() -> None:
         assert judged.publishes(b"a/%d" % number) and judged.receives(f"a/{number}")
     assert judged.publishes(b"a/" + b"x" * 1000)
     assert 0 < len(judged._published) <= MAX_REMEMBERED and 0 < len(judged._received) <= MAX_REMEMBERED
+
+
+def test_what_all_rights_remember_together_is_bounded() -> None:
+    remembered = Remembered(100_000)
+    everybody = [RuleRights([Rule("a/#", ALL)], remembered=remembered) for _ in range(50)]
+    for number, judged in enumerate(everybody):
+        for topic in range(100):
+            assert judged.publishes(b"a/%d" % topic) and judged.receives(f"a/{topic}")
+            assert remembered.used == sum(each.remembers for each in everybody) <= remembered.limit
+        assert len(judged._published) == len(judged._received) == 100, f"the newest, {number}, is not forgotten"
+    assert not everybody[0]._published and not everybody[0]._received, "the oldest is"
+    assert everybody[0].publishes(b"a/1") and list(everybody[0]._published) == [b"a/1"], "and begins anew"
+    assert len(remembered.order) < 10
+
+
+@pytest.mark.parametrize("number", [1, 5, 6, 85, 86, 683, 684, MAX_REMEMBERED])
+def test_what_is_remembered_counts_at_least_what_it_takes(number: int) -> None:
+    judged = RuleRights([Rule("#", ALL)])
+    for each in range(number):
+        assert judged.publishes(b"%d" % each) and judged.receives(f"é{each}")
+    taken = sum(
+        sys.getsizeof(answers) + sum(sys.getsizeof(topic) for topic in answers)
+        for answers in (judged._published, judged._received)
+    )
+    assert taken <= judged.remembers

@@ -25,6 +25,8 @@ from headwater.bench.contenders import free_port
 from headwater.disk import crash_points
 
 LISTEN_LIMIT: Final = 30.0
+ATTEMPTS: Final = 5
+PORT_TAKEN: Final = b"in use"
 KEPT: Final = 3
 LARGEST_DESCRIPTOR: Final = 4096
 PR_SET_PDEATHSIG: Final = 1
@@ -82,7 +84,20 @@ class Lives:
         self.seconds_to_listen = 0.0
 
     def start(self, crash_at: str = "") -> bool:
-        """Returns when it listens; False if it died at the crash point before that."""
+        """Returns when it listens; False if it died at the crash point before that. Another process may take a port
+        before the broker has it, which takes a second to load from the command line: then another port is tried."""
+        for _ in range(ATTEMPTS - 1):
+            before = self.log.stat().st_size if self.log.exists() else 0
+            try:
+                return self._start(crash_at)
+            except BrokerFailed:
+                with self.log.open("rb") as log:
+                    log.seek(before)
+                    if PORT_TAKEN not in log.read():
+                        raise
+        return self._start(crash_at)
+
+    def _start(self, crash_at: str) -> bool:
         self.port = free_port()
         self.rest_port = free_port()
         begun = time.monotonic()

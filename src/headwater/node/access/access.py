@@ -33,7 +33,7 @@ from headwater.node.access.limits import (
 )
 from headwater.node.access.passwords import PasswordFile, readable_by_others
 from headwater.node.access.quotas import Quotas
-from headwater.node.access.rules import RuleRights, RuleSet, filled_in, parse_rules
+from headwater.node.access.rules import Rule, RuleRights, RuleSet, filled_in, parse_rules
 from headwater.node.access.settings import AccessSettings
 from headwater.node.access.tokens import Identity, TokenError, Tokens, looks_like_token
 from headwater.node.access.verifying import Overloaded, RecentSuccesses, Standing, Verifying, Waiter
@@ -44,7 +44,7 @@ from headwater.node.hooks import Refusal
 from headwater.node.timers import Timer
 from headwater.routing.router import Gate
 from headwater.session.connection import CONNECTED
-from headwater.session.rights import Rights
+from headwater.session.rights import Remembered, Rights
 from headwater.session.session import Session
 from headwater.web.addresses import is_within, network_of
 from headwater.wire.packets import Connect
@@ -103,6 +103,7 @@ class Access:
         self._expiries: dict[Channel, Timer] = {}
         self._standing = Standing(settings.ban_window)
         self._shared: dict[str | None, Rights] = {}
+        self._remembered = Remembered()
         self.generation = 0
         """Another number whenever rights that were given before may not be the same any more."""
         self.quotas = Quotas(settings, server.config.max_session_memory)
@@ -329,18 +330,21 @@ class Access:
             return None
         name = identity.username
         if identity.rules is not None:
-            return RuleRights(filled_in(identity.rules, name, client_id), self.settings.acl_subscribe, True)
+            return self._rights(filled_in(identity.rules, name, client_id), True)
         rules = self._rules
         if rules is None:
             return None
         if rules.by_client:
-            return RuleRights(rules.of(name, client_id), self.settings.acl_subscribe)
+            return self._rights(rules.of(name, client_id))
         rights = self._shared.get(name)
         if rights is None:
             if len(self._shared) >= MAX_SHARED_RIGHTS:
                 self._shared.clear()
-            rights = self._shared[name] = RuleRights(rules.of(name, client_id), self.settings.acl_subscribe)
+            rights = self._shared[name] = self._rights(rules.of(name, client_id))
         return rights
+
+    def _rights(self, rules: list[Rule], of_token: bool = False) -> RuleRights:
+        return RuleRights(rules, self.settings.acl_subscribe, of_token, self._remembered)
 
     def may_steer(self, rights: Rights | None, client_id: str) -> bool:
         """Whether who may publish to a guarded topic (`$headwater/…`) by its rights may really: where there are no

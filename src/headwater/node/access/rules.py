@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from headwater.node.access.errors import AccessError
 from headwater.node.access.filters import covers, overlap
 from headwater.routing.topics import InvalidTopicFilter, check_filter, has_wildcard, is_guarded, levels_match
-from headwater.session.rights import PUBLISH, RECEIVE, SUBSCRIBE, Rights
+from headwater.session.rights import PUBLISH, RECEIVE, SUBSCRIBE, Remembered, Rights
 
 ALL: Final = PUBLISH | SUBSCRIBE | RECEIVE
 WORDS: Final[dict[str, int]] = {
@@ -142,8 +142,14 @@ def _rule(rest: str, pattern: bool, where: str) -> Rule:
 class RuleRights(Rights):
     """What a list of rules, patterns filled in, lets one client do."""
 
-    def __init__(self, rules: list[Rule], subscribing: str = OVERLAP, of_token: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        rules: list[Rule],
+        subscribing: str = OVERLAP,
+        of_token: bool = False,
+        remembered: Remembered | None = None,
+    ) -> None:
+        super().__init__(remembered)
         self.subscribing = subscribing
         self.of_token = of_token
         self._given = [rule for rule in rules if not rule.denies]

@@ -72,7 +72,7 @@ class Persistence:
                 config.max_retained,
                 config.max_retained_bytes,
             )
-        server.plane.listen(committer.descriptor, committer.ready)
+        server.plane.listen(committer.descriptor, committer.ready, urgent=True)
         if room is not None:
             self._look_again()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from headwater.node.channel import SHAKING
-from headwater.node.loop import SPARE
+from headwater.node.chores import SLICE
 from headwater.node.transports.direct import handshakes
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Handshaking:
             self._under_way -= 1
             token, kind, why, code = done
             self._go_on(cast("Tls", token), kind, why, code)
-            if time.monotonic() - began > SPARE:
+            if time.monotonic() - began > SLICE:
                 break
         if self._waiting and self._under_way <= MOST // 2:
             waiting, self._waiting = self._waiting, []
