@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import types
 from importlib.metadata import EntryPoint
@@ -14,11 +13,12 @@ from typer.testing import CliRunner
 from headwater.cli import plugins
 from headwater.cli.app import app
 
-other = typer.Typer(help="Of another package.")
+other = typer.Typer()
 
 
 @other.command()
 def greet(name: str) -> None:
+    """Say hello."""
     print(f"hello {name}")
 
 
@@ -55,14 +55,14 @@ def test_an_unknown_command_is_told_as_such() -> None:
 def test_without_the_lab_a_sentence_says_how_to_install_it(name: str) -> None:
     done = CliRunner().invoke(app, [name, "anything"])
     assert done.exit_code == 1
-    assert done.output == (
-        f"headwater {name}: it is in the package headwater-lab: pip install headwater-lab (or ./lab of the repository).\n"
-    )
+    assert done.output.startswith(f"headwater {name}: it is in the package headwater-lab: pip install headwater-lab ")
+    assert done.output.count("\n") == 1
 
 
-def test_our_own_commands_do_not_look_for_others() -> None:
-    """Reading what is installed takes longer than importing the command line."""
-    words = "import sys; from headwater.cli.app import app; app(['version'], standalone_mode=False); "
-    look = "assert 'headwater_lab' not in sys.modules; import headwater.cli.plugins as p; p.installed = None; "
-    done = subprocess.run([sys.executable, "-c", f"{look.replace('assert', 'import sys; assert')}{words}"], check=False)
-    assert done.returncode == 0
+def test_our_own_commands_do_not_look_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker would start later."""
+    looks: list[bool] = []
+    monkeypatch.setattr(plugins, "installed", lambda: looks.append(True))
+    assert CliRunner().invoke(app, ["broker", "--help"]).exit_code == 0
+    assert CliRunner().invoke(app, ["version"]).exit_code == 0
+    assert looks == []

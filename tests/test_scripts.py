@@ -93,7 +93,7 @@ def test_what_a_command_needs_is_installed(project: Path, arguments: list[str], 
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_explain_themselves_and_write_nothing_then(project: Path, name: str) -> None:
     words = [sys.executable, str(project / "scripts" / name), "--help"]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT / "lab/src", ROOT)))}
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=env)
     assert (done.returncode, done.stdout.startswith("usage: ")) == (0, True), done.stderr
     assert not (project / "docs").exists()
