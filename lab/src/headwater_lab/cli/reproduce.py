@@ -12,6 +12,7 @@ from headwater.cli.failure import fail
 
 reproduce = typer.Typer(
     name="reproduce",
+    add_completion=False,
     help="Run the experiments of the papers again, and show theirs beside ours.",
     no_args_is_help=True,
     rich_markup_mode=None,
