@@ -1,4 +1,4 @@
-"""A pytest plugin (`-p tests.processor_time`): which files of tests, and which tests, take most of the processor's time.
+"""A pytest plugin (`-p tests.processor_time`): which tests, and which files of them, take the most processor time.
 
 CI is bound by the processor, and on a machine that does other things too, seconds on the clock say little. Counted are
 this process and all its descendants, those that have ended and were waited for as well, so that a broker or a Java

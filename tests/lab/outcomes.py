@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater_lab.contest import Case, Outcome
+from headwater_lab.contest import Case, ContestOutcome
 from headwater_lab.load import VIOLATIONS, Result
 
 
@@ -12,6 +12,6 @@ def sample(us: float, **measured: float) -> Result:
     return {"us": us, **fine, **dict.fromkeys(VIOLATIONS, 0.0), **measured}
 
 
-def outcome(case: Case, **costs: list[float]) -> Outcome:
+def outcome(case: Case, **costs: list[float]) -> ContestOutcome:
     """An outcome with these costs per round of each contender."""
-    return Outcome(case, {name: [sample(us) for us in rounds] for name, rounds in costs.items()})
+    return ContestOutcome(case, {name: [sample(us) for us in rounds] for name, rounds in costs.items()})

@@ -12,7 +12,7 @@ from headwater_lab.balance_brokers import PLACES, brokers
 from headwater_lab.balance_campaign import main, row, run
 from headwater_lab.balance_figures import cpu_percent, draw_all, report_bytes
 from headwater_lab.balance_scenarios import SHOWN, Case, cases
-from headwater_lab.balance_simulation import Outcome, Scenario, Worker
+from headwater_lab.balance_simulation import Scenario, SimulationOutcome, Worker
 from headwater_lab.balance_tables import Row, full_table, intervals_table, losses, means_table, summary
 
 COST = {
@@ -38,7 +38,7 @@ def test_every_case_has_a_key_of_its_own() -> None:
 
 def test_a_row_sums_up_the_seeds() -> None:
     case = Case("paper", "k", "reports", Scenario("two", (Worker(0.1), Worker(0.1)), 0.1, 10.0))
-    outcomes = [Outcome([0.001, 0.003], [1, 1], 1.0, 20), Outcome([0.003, 0.005], [1, 1], 0.5, 60)]
+    outcomes = [SimulationOutcome([0.001, 0.003], [1, 1], 1.0, 20), SimulationOutcome([0.003, 0.005], [1, 1], 0.5, 60)]
     got = row(case, "adaptive", outcomes)
     assert (got.mean_ms, got.spread_ms, got.fairness, got.reports_per_second) == pytest.approx((3.0, 1.0, 0.75, 2.0))
 

@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from headwater_lab.balance_scenarios import EQUAL, FOUR, UNEQUAL, Case, cases, crowd, group
-from headwater_lab.balance_simulation import Outcome, Scenario, Worker, jain, simulate
+from headwater_lab.balance_simulation import Scenario, SimulationOutcome, Worker, jain, simulate
 
 REPORTS = Scenario("reports", UNEQUAL, 0.0104, 15.0)
 ACKS = replace(REPORTS, name="acks", qos=1, reports=0.0)
@@ -128,7 +128,7 @@ def test_early_reports_make_the_interval_unimportant(interval: float) -> None:
     assert simulate(scenario, "adaptive").mean <= 1.5 * simulate(scenario, "bound").mean
 
 
-def in_ms(outcome: Outcome) -> float:
+def in_ms(outcome: SimulationOutcome) -> float:
     return 1000.0 * outcome.mean
 
 

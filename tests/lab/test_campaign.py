@@ -9,7 +9,7 @@ import pytest
 
 from headwater_lab import campaign, report, shared
 from headwater_lab.campaign import Benchmark
-from headwater_lab.contest import Case, Contest, Outcome
+from headwater_lab.contest import Case, Contest, ContestOutcome
 from headwater_lab.load import LoadGenerator
 from tests.lab.outcomes import outcome
 
@@ -38,7 +38,7 @@ def contests(monkeypatch: pytest.MonkeyPatch) -> list[Contest]:
     """What was run; every case ends well, but for one that is called broken."""
     seen: list[Contest] = []
 
-    def run(contest: Contest, chosen: list[Case]) -> list[Outcome]:
+    def run(contest: Contest, chosen: list[Case]) -> list[ContestOutcome]:
         seen.append(contest)
         return [outcome(case, **{name: [1.0] for name in contest.contenders}) for case in chosen]
 
@@ -63,7 +63,7 @@ def test_full_run_writes_result_file_and_its_own_part_of_the_page(contests: list
     assert "2 outcomes" in text
     (file,) = (tmp_path / "results").glob("trial-????-??-??.json")
     data = json.loads(file.read_text())
-    assert [Outcome.from_json(each).case for each in data["results"]] == [DEEP, LOCK]
+    assert [ContestOutcome.from_json(each).case for each in data["results"]] == [DEEP, LOCK]
     assert {"cpu", "cores", "kernel", "python", "headwater", "mosquitto", "commit", "date"} <= set(data["machine"])
 
 
@@ -114,7 +114,7 @@ def test_exit_status_tells_of_lost_messages_but_not_of_mosquittos(
 def test_losses_name_errors_wrong_messages_and_what_is_said_against() -> None:
     lossy = outcome(DEEP, adaptive=[1.0])
     lossy.samples["adaptive"][0]["lost"] = 3.0
-    said = campaign.losses([lossy, Outcome(LOCK, error="no answer")], lambda outcome: ["too slow"])
+    said = campaign.losses([lossy, ContestOutcome(LOCK, error="no answer")], lambda outcome: ["too slow"])
     assert "- deep traffic, MQTT 3.1.1: adaptive: lost 3; too slow." in said
     assert "- lock traffic, MQTT 5.0: no answer." in said
     assert "None" in campaign.losses([outcome(DEEP, adaptive=[1.0])], lambda outcome: [])

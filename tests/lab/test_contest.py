@@ -12,7 +12,7 @@ import pytest
 
 from headwater.fleet.process import RunningBroker
 from headwater_lab.contenders import command_from, headwater_command, running
-from headwater_lab.contest import MOSQUITTO, Case, Contest, Launcher, Outcome, unconnected
+from headwater_lab.contest import MOSQUITTO, Case, Contest, ContestOutcome, Launcher, unconnected
 from headwater_lab.load import LoadError, LoadGenerator, Result
 from tests.lab.outcomes import outcome, sample
 
@@ -34,14 +34,14 @@ def test_violations_of_any_round_fail_unless_they_are_mosquittos() -> None:
     compared.samples["adaptive"][1] |= {"repeated": 2.0, "lost": -1.0}
     assert compared.violations("adaptive") == {"lost": -1, "repeated": 2}
     assert compared.failed
-    assert Outcome(CASE, error="no answer").failed
+    assert ContestOutcome(CASE, error="no answer").failed
 
 
 def test_outcome_survives_json() -> None:
     compared = outcome(CASE, adaptive=[1.0, 3.0], mosquitto=[2.0, 6.0])
     data = json.loads(json.dumps(compared.as_json()))
     assert data["median"]["mosquitto"]["us"] == 4.0
-    assert Outcome.from_json(data) == compared
+    assert ContestOutcome.from_json(data) == compared
 
 
 class StandInBroker(RunningBroker):

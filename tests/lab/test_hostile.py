@@ -9,15 +9,15 @@ import pytest
 
 from headwater.fleet.process import BrokerError
 from headwater_lab import hostile
-from headwater_lab.hostile import Outcome, line, main, markdown
+from headwater_lab.hostile import AttackOutcome, line, main, markdown
 from headwater_lab.hostile_field import Attack
 from headwater_lab.hostile_ground import ATTACKS
 
 MIB = 1 << 20
 
 
-def outcome(**others: object) -> Outcome:
-    made = Outcome(
+def outcome(**others: object) -> AttackOutcome:
+    made = AttackOutcome(
         "slowloris",
         p50={"alone": [50.0] * 3, "during": [60.0] * 3, "after": [50.0] * 3},
         p99={"alone": [100.0, 100.0, 400.0], "during": [150.0, 170.0, 9000.0], "after": [100.0] * 3},
@@ -90,7 +90,7 @@ class FakeCampaign:
     def __init__(self, *arguments: object) -> None:
         pass
 
-    def run(self, attack: Attack) -> Outcome:
+    def run(self, attack: Attack) -> AttackOutcome:
         return outcome(attack=attack.name, error="it ended" if attack.name == "retained" else "")
 
 

@@ -21,7 +21,7 @@ from headwater_lab.reproduce.balance import campaign, plan, results, written
 from headwater_lab.reproduce.balance.board import Board, Clairvoyant, Slot, client_id, member_number
 from headwater_lab.reproduce.balance.brokers import Told, Watched
 from headwater_lab.reproduce.balance.campaign import Result
-from headwater_lab.reproduce.balance.driver import Outcome
+from headwater_lab.reproduce.balance.driver import TrialOutcome
 from headwater_lab.reproduce.balance.findings import Findings
 from headwater_lab.reproduce.balance.plan import SCENARIO1, SCENARIO2, SCENARIO2_10MS, Contender, Setting, Trial
 from headwater_lab.reproduce.balance.priority import take_priority
@@ -218,7 +218,7 @@ def result(setting: Setting, name: str, latencies_ms: list[float], lost: int = 0
         start = created + latency / 1000.0
         taken.append(Taken(number, number % 3, created, created + 0.0001, start, start, False))
     told = [Told(100.5, 2, 1, 0.025, 0.025)]
-    return Result(trial, Outcome(100.0, taken, lost), told)
+    return Result(trial, TrialOutcome(100.0, taken, lost), told)
 
 
 def findings() -> Findings:
@@ -304,7 +304,7 @@ def test_noise_tells_late_sending_long_ways_and_late_waking() -> None:
         Taken(0, 0, 100.0, 100.001, 100.003, 100.003, False),
         Taken(1, 0, 100.01, 100.012, 100.032, 100.028, True),  # its predecessor ended at 100.028
     ]
-    got = results.noise([Result(trial, Outcome(100.0, taken, 0), [])])
+    got = results.noise([Result(trial, TrialOutcome(100.0, taken, 0), [])])
     assert got.sending == pytest.approx((1.5, 1.0))  # of two values, the p99 is the first
     assert got.way == pytest.approx((2.0, 2.0))
     assert got.waking == pytest.approx((4.0, 4.0))

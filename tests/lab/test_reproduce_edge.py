@@ -21,7 +21,7 @@ from headwater_lab.reproduce.edge.findings import Findings
 from headwater_lab.reproduce.edge.late import LateOutcome
 from headwater_lab.reproduce.edge.plan import Line, Scenario
 from headwater_lab.reproduce.edge.results import measured
-from headwater_lab.reproduce.edge.trial import Outcome, expect
+from headwater_lab.reproduce.edge.trial import EdgeOutcome, expect
 from headwater_lab.reproduce.page import markdown, rich_table
 from headwater_lab.reproduce.process import Process, ProcessError
 
@@ -30,7 +30,7 @@ BEGIN = Begin(100.0, 1_700_000_000_000_000)
 SMALL = Scenario("scenario1", "a small one", 1, 8, 2)
 
 
-def outcome(scenario: Scenario = SMALL, seed: int = 7, late: float = 0.002) -> Outcome:
+def outcome(scenario: Scenario = SMALL, seed: int = 7, late: float = 0.002) -> EdgeOutcome:
     """A run in which each message took `late` seconds, and the k-th a millisecond more for each k."""
     log = made(scenario, seed, BEGIN.wall)
     arrivals = [
@@ -39,7 +39,7 @@ def outcome(scenario: Scenario = SMALL, seed: int = 7, late: float = 0.002) -> O
     ]
     cpu = [(0.5 * number, 3.0 + 0.25 * number) for number in range(1, 5)]
     rest = [Copy(number + 1, *row) for number, row in enumerate(log)]
-    return Outcome(scenario, seed, BEGIN, Sent(len(log), 0.0005), cpu, log, arrivals, rest)
+    return EdgeOutcome(scenario, seed, BEGIN, Sent(len(log), 0.0005), cpu, log, arrivals, rest)
 
 
 def late_outcome() -> LateOutcome:

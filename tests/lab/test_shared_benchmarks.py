@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headwater_lab import campaign, shared, shared_cost, shared_fleet, topologies
-from headwater_lab.contest import Case, Outcome
+from headwater_lab.contest import Case, ContestOutcome
 from tests.lab.outcomes import outcome
 
 COST = {case.key: case for case in shared_cost.cases(None, quick=False)}
@@ -31,7 +31,7 @@ def test_cost_has_both_regimes_qos_sizes_and_versions_with_their_goals() -> None
 def test_cost_table_shows_both_ratios_and_tells_what_is_above_the_goal() -> None:
     fine = outcome(COST["deep/qos0/3"], adaptive=[1.2, 1.2], round_robin=[1.0, 1.0], mosquitto=[6.0, 7.2])
     dear = outcome(COST["lock/qos1/1000/mqtt5"], adaptive=[2.4], round_robin=[1.0], mosquitto=[1.2])
-    text = shared_cost.markdown([fine, dear, Outcome(COST["lock/qos0/3"], error="no answer")])
+    text = shared_cost.markdown([fine, dear, ContestOutcome(COST["lock/qos0/3"], error="no answer")])
     assert "| deep, QoS 0, 3 members | 3.1.1 | 1.20 ± 0.00 | ≤ 1.3 | 5.50 ± 0.50 | 1.200 | 1.000 | 6.600 |" in text
     losses = text.partition("Losses:")[2]
     assert "deep, QoS 0" not in losses
@@ -67,7 +67,7 @@ def test_topologies_put_every_client_at_a_broker_of_its_topic() -> None:
 def test_topologies_table() -> None:
     compared = outcome(TOPOLOGIES["full/qos0/SGL-SHD"], adaptive=[2.0], mosquitto=[8.0])
     compared.samples["adaptive"][0]["rate"] = 900.0
-    text = topologies.markdown([compared, Outcome(TOPOLOGIES["paced/qos0/MLT-SHD"], error="no answer")])
+    text = topologies.markdown([compared, ContestOutcome(TOPOLOGIES["paced/qos0/MLT-SHD"], error="no answer")])
     assert (
         "| SGL-SHD, full, QoS 0 | 4.00 | 900 | 1,000 | 110 | 110 | 200 | 200 | 2.000 | 8.000 |\n"
         "| MLT-SHD, paced, QoS 0 | failed |"
@@ -79,7 +79,7 @@ def test_every_line_of_a_table_has_as_many_cells_as_its_head() -> None:
     costs = {"adaptive": [1.0], "round_robin": [1.0], "mosquitto": [1.0]}
     for benchmark in shared.BENCHMARKS:
         first, *_ = benchmark.cases(None, False)
-        table = benchmark.markdown([outcome(first, **costs), Outcome(first, error="no answer")]).split("\n\n")[0]
+        table = benchmark.markdown([outcome(first, **costs), ContestOutcome(first, error="no answer")]).split("\n\n")[0]
         assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
@@ -107,7 +107,7 @@ def test_terminal_names_every_contender(benchmark: campaign.Benchmark) -> None:
 def test_slice_delivers_every_message_exactly_once(benchmark: campaign.Benchmark, only: str, tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     assert campaign.main(benchmark, ["--quick", "--seconds", "0.2", "--only", only, "--json", str(file)]) == 0
-    outcomes = [Outcome.from_json(data) for data in json.loads(file.read_text())["results"]]
+    outcomes = [ContestOutcome.from_json(data) for data in json.loads(file.read_text())["results"]]
     assert {compared.case.key for compared in outcomes} >= set(only.split(","))
     for compared in outcomes:
         for contender in (*benchmark.dispatchers, "mosquitto"):

@@ -21,7 +21,7 @@ from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.dispatchers.capacity import Capacity
 from headwater.routing.dispatchers.turns import RoundRobin
 from headwater_lab.balance_scenarios import Case, group
-from headwater_lab.balance_simulation import Outcome, Run, Scenario, simulate
+from headwater_lab.balance_simulation import Run, Scenario, SimulationOutcome, simulate
 
 PLACES: Final = (0,) * 10 + (1,) * 7 + (2,) * 3  # the broker of each of the 20 subscribers
 EQUAL_SERVICE: Final = (0.030,) * 20
@@ -65,11 +65,11 @@ class Brokers(Dispatcher):
         return self._random.choices(range(len(capacities)), capacities)[0]
 
 
-def _clustered(scenario: Scenario, make: Callable[[], Dispatcher], by_capacity: bool, seed: int) -> Outcome:
+def _clustered(scenario: Scenario, make: Callable[[], Dispatcher], by_capacity: bool, seed: int) -> SimulationOutcome:
     return Run(scenario, Brokers(make, by_capacity, scenario, seed), seed).outcome()
 
 
-def brokers() -> Iterator[tuple[Case, dict[str, Callable[[int], Outcome]]]]:
+def brokers() -> Iterator[tuple[Case, dict[str, Callable[[int], SimulationOutcome]]]]:
     """Each case with what is compared in it: name and simulation of a seed."""
     for key, services in (("equal", EQUAL_SERVICE), ("unequal", UNEQUAL_SERVICE)):
         for utilisation in (0.5, 0.8):
@@ -77,7 +77,7 @@ def brokers() -> Iterator[tuple[Case, dict[str, Callable[[int], Outcome]]]]:
             scenario = replace(group(services, utilisation, 30.0, name), random_arrivals=True)
             blind = replace(scenario, reports=0.0)
             acks = replace(scenario, reports=0.0, qos=1)
-            compared: dict[str, Callable[[int], Outcome]] = {
+            compared: dict[str, Callable[[int], SimulationOutcome]] = {
                 "3 brokers, in turn": functools.partial(_clustered, blind, RoundRobin, False),
                 "3 brokers, capacity": functools.partial(_clustered, blind, Capacity, True),
                 "1 broker, round_robin": functools.partial(simulate, blind, "round_robin"),

@@ -15,13 +15,13 @@ from headwater_lab import machine
 from headwater_lab.balance_brokers import brokers
 from headwater_lab.balance_figures import draw_all
 from headwater_lab.balance_scenarios import SEEDS, SHOWN, Case, cases
-from headwater_lab.balance_simulation import Outcome, simulate
+from headwater_lab.balance_simulation import SimulationOutcome, simulate
 from headwater_lab.balance_tables import PARTS, Row, losses, markdown, progress_line, summary
 from headwater_lab.figure import FigureError
 from headwater_lab.report import insert
 
 
-def row(case: Case, dispatcher: str, outcomes: Sequence[Outcome]) -> Row:
+def row(case: Case, dispatcher: str, outcomes: Sequence[SimulationOutcome]) -> Row:
     means = [1000.0 * outcome.mean for outcome in outcomes]
     member_seconds = case.scenario.duration * len(case.scenario.workers)
     return Row(

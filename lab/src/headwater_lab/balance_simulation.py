@@ -71,7 +71,7 @@ class Scenario:
 
 
 @dataclass
-class Outcome:
+class SimulationOutcome:
     latencies: list[float]
     counts: list[int]
     fairness: float
@@ -230,7 +230,7 @@ class Run:
         self.chance = random.Random(self.seed)
         self.report_chance = random.Random(self.seed + 1)  # of its own: all dispatchers get the same messages
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SimulationOutcome:
         scenario = self.scenario
         for site in self.sites:
             self._at(site.worker.joins, lambda now, site=site: self._join(site))  # type: ignore[misc]
@@ -250,7 +250,7 @@ class Run:
             gap = self.chance.expovariate(1.0) if scenario.random_arrivals else 1.0
             at = at + gap * scenario.period if scenario.random_arrivals else scenario.begins + count * scenario.period
         used = [site.busy / site.present(at) for site in self.sites if site.present(at) > 0.0]
-        return Outcome(self.latencies, [site.count for site in self.sites], jain(used), self.reports)
+        return SimulationOutcome(self.latencies, [site.count for site in self.sites], jain(used), self.reports)
 
     def _at(self, time: float, what: Callable[[float], None]) -> None:
         self.order += 1
@@ -346,7 +346,7 @@ def jain(values: list[float]) -> float:
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
-def simulate(scenario: Scenario, name: str, seed: int = 1) -> Outcome:
+def simulate(scenario: Scenario, name: str, seed: int = 1) -> SimulationOutcome:
     """One run; `name` is a dispatcher's, or `bound`."""
     if name == "bound":
         tolls = (1.0, TOLL) if any(worker.delay for worker in scenario.workers) else (1.0,)

@@ -21,7 +21,7 @@ from headwater.fleet.process import BrokerError
 from headwater.routing.shared import DISPATCHERS
 from headwater_lab import machine, report
 from headwater_lab.contenders import find_mosquitto, headwater_command, mosquitto_command, raise_file_limit
-from headwater_lab.contest import MOSQUITTO, Case, Contest, Launcher, Outcome, unconnected
+from headwater_lab.contest import MOSQUITTO, Case, Contest, ContestOutcome, Launcher, unconnected
 from headwater_lab.load import LoadError, build
 from headwater_lab.options import names
 
@@ -33,8 +33,8 @@ class Benchmark:
     name: str
     about: str
     cases: Callable[[int | None, bool], list[Case]]
-    line: Callable[[Outcome], str]  # for the terminal
-    markdown: Callable[[Sequence[Outcome]], str]
+    line: Callable[[ContestOutcome], str]  # for the terminal
+    markdown: Callable[[Sequence[ContestOutcome]], str]
     dispatchers: tuple[str, ...]
     rounds: int
     seconds: float
@@ -90,7 +90,7 @@ def main(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
     facts["rounds"] = f"{rounds} of {seconds:g} s"
     print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
     raise_file_limit()
-    outcomes: list[Outcome] = []
+    outcomes: list[ContestOutcome] = []
     try:
         with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
             for outcome in _contest(benchmark, options, Path(folder)).run(cases):
@@ -109,7 +109,7 @@ def main(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def remarks(outcome: Outcome) -> list[str]:
+def remarks(outcome: ContestOutcome) -> list[str]:
     """What went wrong with messages, by contender: losses of Mosquitto are told, too."""
     return [
         f"{contender}: {name} {count:,}"
@@ -118,7 +118,7 @@ def remarks(outcome: Outcome) -> list[str]:
     ]
 
 
-def losses(outcomes: Sequence[Outcome], against: Callable[[Outcome], list[str]]) -> str:
+def losses(outcomes: Sequence[ContestOutcome], against: Callable[[ContestOutcome], list[str]]) -> str:
     """What broke, which messages went wrong, and what the benchmark has to say `against` us, as plainly as the rest."""
     lines = []
     for outcome in outcomes:
@@ -128,19 +128,19 @@ def losses(outcomes: Sequence[Outcome], against: Callable[[Outcome], list[str]])
     return "Losses:\n\n" + ("\n".join(lines) or "- None, and no message lost, repeated or out of order.")
 
 
-def ratio(outcome: Outcome, above: str, below: str, name: str = "us") -> str:
+def ratio(outcome: ContestOutcome, above: str, below: str, name: str = "us") -> str:
     """A ratio and its spread as they stand in the tables; a single round has no spread."""
     text = f"{outcome.ratio(above, below, name):.2f}"
     return text if len(outcome.samples[above]) == 1 else f"{text} ± {outcome.spread(above, below, name):.2f}"
 
 
-def write_json(file: Path, outcomes: Sequence[Outcome], facts: dict[str, str]) -> None:
+def write_json(file: Path, outcomes: Sequence[ContestOutcome], facts: dict[str, str]) -> None:
     """Everything measured, with machine and versions."""
     data = {"machine": facts, "results": [outcome.as_json() for outcome in outcomes]}
     file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-def write_docs(benchmark: Benchmark, docs: Path, outcomes: Sequence[Outcome], facts: dict[str, str]) -> None:
+def write_docs(benchmark: Benchmark, docs: Path, outcomes: Sequence[ContestOutcome], facts: dict[str, str]) -> None:
     """The result file, and the generated part of performance.md; text outside its markers stays."""
     results = docs / "results"
     results.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def _length(benchmark: Benchmark, options: argparse.Namespace) -> tuple[int, flo
     return options.rounds or (1 if options.quick else benchmark.rounds), seconds
 
 
-def _said(benchmark: Benchmark, outcome: Outcome) -> str:
+def _said(benchmark: Benchmark, outcome: ContestOutcome) -> str:
     if outcome.error:
         return f"FAILED: {outcome.error}"
     return benchmark.line(outcome) + "".join(f"  {remark.upper()}" for remark in remarks(outcome))

@@ -55,7 +55,7 @@ class Case:
 
 
 @dataclass
-class Outcome:
+class ContestOutcome:
     """What the rounds of a case measured, by contender; `error` says why there is nothing."""
 
     case: Case
@@ -94,7 +94,7 @@ class Outcome:
         return {**asdict(self), "median": medians, "violations": violations}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Outcome:
+    def from_json(cls, data: Mapping[str, Any]) -> ContestOutcome:
         case = dict(data["case"])
         return cls(Case(**{**case, "options": tuple(case["options"])}), data["samples"], data["error"])
 
@@ -110,7 +110,7 @@ class Contest:
     seconds: float = 2.0
     warmup: float = 0.5
 
-    def run(self, cases: Sequence[Case]) -> Iterator[Outcome]:
+    def run(self, cases: Sequence[Case]) -> Iterator[ContestOutcome]:
         """One outcome per case, as soon as it is there. A case that fails does not stop the others."""
         for case in cases:
             try:
@@ -119,9 +119,9 @@ class Contest:
                         name: stack.enter_context(launch(case.brokers, self.folder))
                         for name, launch in self.contenders.items()
                     }
-                    outcome = Outcome(case, self._rounds(case, started))
+                    outcome = ContestOutcome(case, self._rounds(case, started))
             except (LoadError, BrokerError) as problem:
-                outcome = Outcome(case, error=str(problem))
+                outcome = ContestOutcome(case, error=str(problem))
             yield outcome
 
     def _rounds(self, case: Case, started: Mapping[str, list[RunningBroker]]) -> dict[str, list[Result]]:

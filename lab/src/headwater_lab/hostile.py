@@ -40,7 +40,7 @@ PHASES: Final = ("alone", "during", "after")
 
 
 @dataclass
-class Outcome:
+class AttackOutcome:
     """What one attack did. Times are microseconds by phase and round, memory is bytes: before, the most, after the
     first round and after the last."""
 
@@ -96,8 +96,8 @@ class Campaign:
         self._seconds = seconds
         self._extra = extra
 
-    def run(self, attack: Attack) -> Outcome:
-        outcome = Outcome(attack.name)
+    def run(self, attack: Attack) -> AttackOutcome:
+        outcome = AttackOutcome(attack.name)
         try:
             with ground(attack.needs, self._folder, self._extra) as place:
                 self._measure(place, outcome, None)  # so that everything is loaded once
@@ -113,7 +113,7 @@ class Campaign:
             outcome.error = str(problem)
         return outcome
 
-    def _round(self, place: Ground, attack: Attack, outcome: Outcome) -> None:
+    def _round(self, place: Ground, attack: Attack, outcome: AttackOutcome) -> None:
         self._measure(place, outcome, "alone")
         before = place.cpu_seconds()
         with place.attacked(attack.name, self._seconds + 2 * WARM_UP) as counts:
@@ -125,7 +125,7 @@ class Campaign:
             outcome.counts[name] = outcome.counts.get(name, 0) + count
         self._measure(place, outcome, "after")
 
-    def _measure(self, place: Ground, outcome: Outcome, phase: str | None) -> None:
+    def _measure(self, place: Ground, outcome: AttackOutcome, phase: str | None) -> None:
         seconds = self._seconds if phase == "during" else self._seconds / 2
         words = f"--publishers {PAIRS} --subscribers {PAIRS} --topics {PAIRS} --rate {RATE}".split()
         words += ["--seconds", str(seconds), "--warmup", str(WARM_UP)]
@@ -140,7 +140,7 @@ class Campaign:
 # ---- results -----------------------------------------------------------------------------------------------------
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: AttackOutcome) -> str:
     """For the terminal."""
     if outcome.error:
         return f"{outcome.attack:20} FAILED: {outcome.error}"
@@ -152,7 +152,7 @@ def line(outcome: Outcome) -> str:
     return text + "".join(f"  {remark.upper()}" for remark in outcome.remarks())
 
 
-def markdown(outcomes: Sequence[Outcome], facts: dict[str, str]) -> str:
+def markdown(outcomes: Sequence[AttackOutcome], facts: dict[str, str]) -> str:
     """The generated part of docs/hostile.md."""
     rows = []
     for outcome in outcomes:
@@ -187,7 +187,7 @@ def markdown(outcomes: Sequence[Outcome], facts: dict[str, str]) -> str:
     return f"{report.facts(facts)}\n\n{report.table(head, rows)}\n\nLosses:\n\n{said}\n"
 
 
-def _per_second(outcome: Outcome) -> str:
+def _per_second(outcome: AttackOutcome) -> str:
     counts = {name: count / outcome.seconds for name, count in outcome.counts.items() if name != "ends"}
     said = [f"{value:,.0f} {name}/s" for name, value in counts.items() if name != "bytes" and value >= 1]
     if counts.get("bytes", 0) >= 1e6:

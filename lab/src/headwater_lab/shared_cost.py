@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headwater_lab import campaign
-from headwater_lab.contest import MOSQUITTO, Case, Outcome
+from headwater_lab.contest import MOSQUITTO, Case, ContestOutcome
 from headwater_lab.report import number, table
 
 PUBLISHERS: Final = 10
@@ -50,7 +50,7 @@ def _case(regime: str, qos: int, members: int, mqtt: int) -> Case:
     )
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: ContestOutcome) -> str:
     """Costs, then ratios of the first contender's to the others', for the terminal."""
     names = list(outcome.samples)
     costs = "  ".join(f"{name} {number(outcome.median(name)):>7}" for name in names)
@@ -60,21 +60,21 @@ def line(outcome: Outcome) -> str:
     return f"µs: {costs}   {names[0]} {ratios}{'  ABOVE THE GOAL' if is_above_goal(outcome) else ''}"
 
 
-def is_above_goal(outcome: Outcome) -> bool:
+def is_above_goal(outcome: ContestOutcome) -> bool:
     """Whether `adaptive` costs more than it is meant to; not if one of the two did not run."""
     if outcome.case.goal is None or not set(DISPATCHERS) <= set(outcome.samples):
         return False
     return outcome.ratio(*DISPATCHERS) > outcome.case.goal
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
+def markdown(outcomes: Sequence[ContestOutcome]) -> str:
     """The table and what is to be said against it."""
     head = ["traffic", "MQTT", "adaptive / round robin", "goal", "Mosquitto / adaptive", "µs adaptive"]
     head += ["µs round robin", "µs Mosquitto", "messages/s adaptive", "round robin", "Mosquitto"]
     return f"{table(head, [_cells(outcome) for outcome in outcomes])}\n\n{campaign.losses(outcomes, _against)}"
 
 
-def _cells(outcome: Outcome) -> list[str]:
+def _cells(outcome: ContestOutcome) -> list[str]:
     case = outcome.case
     cells = [case.what, case.version]
     if outcome.error:
@@ -89,7 +89,7 @@ def _cells(outcome: Outcome) -> list[str]:
     return cells + [f"{outcome.median(name, 'rate'):,.0f}" for name in contenders]
 
 
-def _against(outcome: Outcome) -> list[str]:
+def _against(outcome: ContestOutcome) -> list[str]:
     said = []
     if is_above_goal(outcome):
         said.append(f"adaptive is above its goal: {campaign.ratio(outcome, *DISPATCHERS)}")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headwater_lab import campaign
-from headwater_lab.contest import MOSQUITTO, Case, Outcome
+from headwater_lab.contest import MOSQUITTO, Case, ContestOutcome
 from headwater_lab.report import number, table
 
 OURS: Final = ("adaptive", "round_robin")
@@ -28,7 +28,7 @@ def cases(mqtt: int | None, quick: bool) -> list[Case]:
     return [Case("fleet", what, tuple(TRAFFIC.split()), mqtt or 5)]
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: ContestOutcome) -> str:
     """One contender after the other, for the terminal."""
     said = [
         f"{name}: {number(outcome.median(name))} µs CPU, mean {outcome.median(name, 'mean'):.0f} "
@@ -39,14 +39,14 @@ def line(outcome: Outcome) -> str:
     return "; ".join(said)
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
+def markdown(outcomes: Sequence[ContestOutcome]) -> str:
     """The table and what is to be said against it."""
     head = ["broker", "CPU: Mosquitto / this", "µs CPU / message", "mean µs", "p50 µs", "p99 µs", "messages/s", "lost"]
     lines = [cells for outcome in outcomes if not outcome.error for cells in _lines(outcome)]
     return f"{table([*head, 'MiB'], lines)}\n\n{campaign.losses(outcomes, _against)}"
 
 
-def _lines(outcome: Outcome) -> list[list[str]]:
+def _lines(outcome: ContestOutcome) -> list[list[str]]:
     names = {"adaptive": "ours, adaptive", "round_robin": "ours, round robin", MOSQUITTO: "Mosquitto"}
     return [
         [
@@ -62,7 +62,7 @@ def _lines(outcome: Outcome) -> list[list[str]]:
     ]
 
 
-def _against(outcome: Outcome) -> list[str]:
+def _against(outcome: ContestOutcome) -> list[str]:
     said = []
     for figure, name in (("us", "CPU"), ("mean", "mean latency"), ("p99", "p99"), ("peak_bytes", "memory")):
         if outcome.ratio(MOSQUITTO, OURS[0], figure) < 1:

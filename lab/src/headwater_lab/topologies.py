@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headwater_lab import campaign
-from headwater_lab.contest import MOSQUITTO, Case, Outcome
+from headwater_lab.contest import MOSQUITTO, Case, ContestOutcome
 from headwater_lab.report import number, table
 
 PUBLISHERS: Final = 8
@@ -67,7 +67,7 @@ def _case(topology: Topology, regime: str, qos: int, mqtt: int) -> Case:
     )
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: ContestOutcome) -> str:
     """One contender after the other, for the terminal."""
     said = [
         f"{name}: {outcome.median(name, 'rate'):,.0f}/s, mean {outcome.median(name, 'mean'):,.0f} "
@@ -77,14 +77,14 @@ def line(outcome: Outcome) -> str:
     return "; ".join(said)
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
+def markdown(outcomes: Sequence[ContestOutcome]) -> str:
     """The table and what is to be said against it."""
     head = ["topology", "CPU: Mosquitto / ours", "messages/s ours", "Mosquitto", "mean µs ours", "Mosquitto"]
     head += ["p99 µs ours", "Mosquitto", "µs CPU ours", "Mosquitto"]
     return f"{table(head, [_cells(outcome) for outcome in outcomes])}\n\n{campaign.losses(outcomes, _against)}"
 
 
-def _cells(outcome: Outcome) -> list[str]:
+def _cells(outcome: ContestOutcome) -> list[str]:
     if outcome.error:
         return [outcome.case.what, "failed", *[""] * 8]
     cells = [outcome.case.what, campaign.ratio(outcome, MOSQUITTO, OURS)]
@@ -93,7 +93,7 @@ def _cells(outcome: Outcome) -> list[str]:
     return cells + [number(outcome.median(name)) for name in (OURS, MOSQUITTO)]
 
 
-def _against(outcome: Outcome) -> list[str]:
+def _against(outcome: ContestOutcome) -> list[str]:
     said = []
     for figure, name in (("us", "CPU"), ("mean", "mean latency"), ("p99", "p99")):
         if outcome.ratio(MOSQUITTO, OURS, figure) < 1:

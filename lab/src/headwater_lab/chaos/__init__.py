@@ -8,7 +8,7 @@ checker, which knows what was acknowledged and what was not, compares the histor
 durability `sync` promise.
 
     lives.py      the broker as a process: started, killed
-    line.py       one connection, as bytes
+    connection.py one connection, as bytes
     client.py     a client that comes back; publisher.py, subscriber.py, visitors.py: what kinds there are
     episode.py    one population over many lives, up to the last drain
     history.py    what happened

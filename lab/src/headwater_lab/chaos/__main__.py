@@ -22,7 +22,7 @@ from typing import Any, Final
 from headwater_lab import machine
 from headwater_lab.chaos.campaign import Plan, Totals, run_campaign
 from headwater_lab.chaos.disks import BROKERS
-from headwater_lab.chaos.episode import Outcome
+from headwater_lab.chaos.episode import EpisodeOutcome
 from headwater_lab.chaos.lives import Serve
 from headwater_lab.chaos.tail import sweep
 
@@ -49,7 +49,7 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _progress(totals: Totals, outcome: Outcome) -> None:
+def _progress(totals: Totals, outcome: EpisodeOutcome) -> None:
     found = ", ".join(f"{count} {kind}" for kind, count in totals.violations.items()) or "nothing wrong"
     print(
         f"{totals.kills.total():6d} kills, {totals.counts['acknowledged']:8,d} acknowledged, "

@@ -12,7 +12,7 @@ from typing import Any
 
 from headwater.disk.crash_points import BROKER_POINTS
 from headwater_lab.chaos.checker import KINDS, Violation
-from headwater_lab.chaos.episode import BOUNDS, RANDOM, STORED_BOUNDS, Aim, Episode, Outcome
+from headwater_lab.chaos.episode import BOUNDS, RANDOM, STORED_BOUNDS, Aim, Episode, EpisodeOutcome
 from headwater_lab.chaos.lives import BrokerFailed, Lives, Serve
 from headwater_lab.chaos.stored import STORED_KINDS
 
@@ -50,7 +50,7 @@ class Totals:
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: EpisodeOutcome) -> None:
         self.episodes += 1
         self.kills += outcome.kills
         self.stops += outcome.stops
@@ -83,7 +83,7 @@ class Totals:
         }
 
 
-def run_campaign(plan: Plan, progress: Callable[[Totals, Outcome], None]) -> Totals:
+def run_campaign(plan: Plan, progress: Callable[[Totals, EpisodeOutcome], None]) -> Totals:
     """The folders of episodes without violations are removed; the others keep the data and the history."""
     totals = Totals(tuple(plan.bounds), (*KINDS, *STORED_KINDS) if plan.stored else KINDS)
     aim = Aim(dict(plan.bounds))
@@ -103,7 +103,7 @@ def run_campaign(plan: Plan, progress: Callable[[Totals, Outcome], None]) -> Tot
     return totals
 
 
-def run_episode(plan: Plan, seed: int, folder: Path, aim: Aim, kills: int) -> Outcome:
+def run_episode(plan: Plan, seed: int, folder: Path, aim: Aim, kills: int) -> EpisodeOutcome:
     episode = Episode(seed, Lives(folder, plan.serve, plan.command), aim, plan.graceful, plan.stored)
     try:
         episode.run(kills)

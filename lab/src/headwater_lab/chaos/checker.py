@@ -205,11 +205,11 @@ class Checker:
             if note is None or note.will or self._is_short(note) or not self._was_subscribed(event.client, note):
                 continue
             seen.add((event.client, event.message))
-            line = (event.client, note.publisher, note.topic, note.qos)
-            if event.message < latest[line]:
-                text = f"message {event.message} of {note.publisher} came to {event.client} after {latest[line]}"
+            order = (event.client, note.publisher, note.topic, note.qos)
+            if event.message < latest[order]:
+                text = f"message {event.message} of {note.publisher} came to {event.client} after {latest[order]}"
                 yield Violation("reordered", place, text)
-            latest[line] = max(latest[line], event.message)
+            latest[order] = max(latest[order], event.message)
 
     def _was_subscribed(self, client: str, note: Note) -> bool:
         """From the first sending on: otherwise it may have missed that, and got a later one. There is no order in a

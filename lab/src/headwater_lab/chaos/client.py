@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.wire.packets import V5, V311, Connack, Connect, Disconnect, Packet, Pingreq, Pingresp, Properties, Will
 from headwater.wire.reasons import DISCONNECT_WITH_WILL, SERVER_SHUTTING_DOWN
+from headwater_lab.chaos.connection import Connection
 from headwater_lab.chaos.history import Connected, Connecting, Disconnected, Event, Leaving, Oddity
-from headwater_lab.chaos.line import Line
 
 if TYPE_CHECKING:
     from headwater_lab.chaos.world import World
@@ -32,12 +32,12 @@ class Client:
         self.clean = False
         self.will = 0
         self.random = Random(f"{world.seed} {name}")
-        self.line: Line | None = None
+        self.connection: Connection | None = None
         self.ready = False
         self.forgot = False
         """Its session has surely expired."""
         self.calm = False
-        self.ghost: Line | None = None
+        self.ghost: Connection | None = None
         """An earlier connection, which the broker may think is still there."""
         self.wake = 0.0
         self.pongs = 0
@@ -65,8 +65,8 @@ class Client:
 
     def state(self) -> str:
         """For a message about it."""
-        line = "away" if self.line is None else "connected" if self.ready else "without an answer to CONNECT"
-        return f"{line}, {len(self.later)} packets not sent"
+        state = "away" if self.connection is None else "connected" if self.ready else "without an answer to CONNECT"
+        return f"{state}, {len(self.later)} packets not sent"
 
     def new_will(self) -> Will | None:
         return None
@@ -78,7 +78,7 @@ class Client:
 
     def connect(self) -> None:
         try:
-            self.line = Line(self.world.port, self.version)
+            self.connection = Connection(self.world.port, self.version)
         except OSError:
             self.wake = self.world.now + RETRY
             return
@@ -88,29 +88,29 @@ class Client:
         expiry = 0 if self.version == V311 and self.clean else self.expiry
         will_message = self.will if will is not None else 0
         self.note(Connecting(self.world.now, self.name, self.clean, expiry, will_message, self.forgot))
-        self.line.send(Connect(self.name, self.version, self.clean, 0, will=will, properties=properties))
+        self.connection.send(Connect(self.name, self.version, self.clean, 0, will=will, properties=properties))
 
     def leave(self, away: float, with_will: bool = False) -> None:
         """Go with DISCONNECT, and come back after `away` seconds."""
-        if self.line is not None:
+        if self.connection is not None:
             self.note(Leaving(self.world.now, self.name, with_will))
-            self.line.send(Disconnect(DISCONNECT_WITH_WILL if with_will else 0))
+            self.connection.send(Disconnect(DISCONNECT_WITH_WILL if with_will else 0))
             self.cut(away)
 
     def cut(self, away: float) -> None:
         """Go without a word."""
-        if self.line is not None:
+        if self.connection is not None:
             self.world.unwatch(self)
-            self.line.close()
-            self.line = None
+            self.connection.close()
+            self.connection = None
             self._over(away)
 
     def forsake(self) -> None:
         """Connect again, and leave the old connection open: the new one has to take over."""
-        if self.line is not None:
+        if self.connection is not None:
             self.world.unwatch(self)
             self._close_ghost()
-            self.ghost, self.line = self.line, None
+            self.ghost, self.connection = self.connection, None
             self._over(0.0)
 
     def _close_ghost(self) -> None:
@@ -132,8 +132,8 @@ class Client:
     def close(self) -> None:
         """For good, without a note: the episode is over."""
         self._close_ghost()
-        if self.line is not None:
-            self.line.close()
+        if self.connection is not None:
+            self.connection.close()
 
     def _over(self, away: float) -> None:
         self.ready = False
@@ -144,15 +144,15 @@ class Client:
     # ---- turns -------------------------------------------------------------------------------------------------
 
     def read(self, to_the_end: bool = False) -> None:
-        line = self.line
-        if line is None:
+        connection = self.connection
+        if connection is None:
             return
-        packets = line.receive_all() if to_the_end else line.receive()
+        packets = connection.receive_all() if to_the_end else connection.receive()
         for packet in packets:
             self._packet(packet)
-            if self.line is not line:
+            if self.connection is not connection:
                 return  # it went because of it
-        if line.over:
+        if connection.over:
             self.cut(self.random.uniform(0, 0.05))
 
     def _packet(self, packet: Packet) -> None:
@@ -175,24 +175,24 @@ class Client:
             self.packet(packet)
 
     def turn(self, now: float) -> None:
-        line = self.line
-        if line is None:
+        connection = self.connection
+        if connection is None:
             if now >= self.wake:
                 self.connect()
             return
-        line.flush()
+        connection.flush()
         while self.later and (self.calm or self.later[0][0] <= now):
             self.send(self.later.popleft()[1])
         if self.ready:
             self.act(now)
 
     def ping(self) -> None:
-        if self.line is not None:
-            self.line.send(Pingreq())
+        if self.connection is not None:
+            self.connection.send(Pingreq())
 
     def send(self, packet: Packet) -> None:
-        if self.line is not None:
-            self.line.send(packet)
+        if self.connection is not None:
+            self.connection.send(packet)
 
     def send_later(self, packet: Packet, delay: float) -> None:
         """Not before that, and not before what is to be sent earlier."""

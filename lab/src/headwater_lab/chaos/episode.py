@@ -47,7 +47,7 @@ SILENCE: Final = 8.0
 
 
 @dataclass(slots=True)
-class Outcome:
+class EpisodeOutcome:
     seed: int
     kills: Counter[str] = field(default_factory=Counter)
     stops: int = 0
@@ -92,7 +92,7 @@ class Episode:
         self.graceful = graceful
         self.world = World(seed, stored)
         self.watching = Watching() if stored else None
-        self.outcome = Outcome(seed)
+        self.outcome = EpisodeOutcome(seed)
         self.patience = SILENCE
         populate(self.world)
         lives.settings = {
@@ -103,7 +103,7 @@ class Episode:
         if stored:
             lives.settings |= {"store.enabled": True, "rest.enabled": True, "rest.host": "127.0.0.1"}
 
-    def run(self, kills: int) -> Outcome:
+    def run(self, kills: int) -> EpisodeOutcome:
         """Live and die so often, then drain and judge; with no kills, live for a while."""
         try:
             if kills == 0:

@@ -129,10 +129,10 @@ class StoredChecker:
         for row in self.rows:
             if row.message > 0 and row.message not in known:
                 known.add(row.message)
-                line = row.publisher, row.topic, row.qos
-                if row.message < last.get(line, 0):
-                    yield "out of order", f"{row} comes after message {last[line]}"
-                last[line] = row.message
+                order = row.publisher, row.topic, row.qos
+                if row.message < last.get(order, 0):
+                    yield "out of order", f"{row} comes after message {last[order]}"
+                last[order] = row.message
 
 
 def _is_of(row: Row, note: Note) -> bool:

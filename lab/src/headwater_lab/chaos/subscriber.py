@@ -80,7 +80,7 @@ class Subscriber(Client):
     def connect(self) -> None:
         if self.back_in <= self.world.life or self.calm:
             super().connect()
-            if self.clean and self.line is not None:
+            if self.clean and self.connection is not None:
                 self.open.clear()
                 self.subscribed.clear()
 

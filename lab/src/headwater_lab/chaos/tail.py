@@ -36,8 +36,8 @@ from headwater.wire.packets import (
     Subscribe,
     SubscribeRequest,
 )
+from headwater_lab.chaos.connection import PATIENCE, Connection
 from headwater_lab.chaos.history import HEAD, Note, message_in, payload_of
-from headwater_lab.chaos.line import PATIENCE, Line
 from headwater_lab.chaos.lives import BrokerFailed, Lives, Serve
 
 MESSAGES: Final = 24
@@ -58,14 +58,14 @@ class Caller:
     """A client that does one thing after the other, and remembers nothing of earlier connections."""
 
     def __init__(self, port: int, name: str, version: int, clean: bool = False) -> None:
-        self.line = Line(port, version)
-        self.line.socket.settimeout(PATIENCE)
+        self.connection = Connection(port, version)
+        self.connection.socket.settimeout(PATIENCE)
         self.messages: list[Publish] = []
         """What came, without repetitions of an open QoS 2 delivery."""
         self._open: set[int] = set()
         self._waiting: list[Packet] = []
         properties = Properties(session_expiry_interval=0 if clean else 0xFFFFFFFF) if version == V5 else None
-        self.line.send(Connect(name, version, clean, properties=properties))
+        self.connection.send(Connect(name, version, clean, properties=properties))
         self.present = self.wait(Connack).session_present
 
     def wait(self, kind: type[P]) -> P:
@@ -76,8 +76,8 @@ class Caller:
                 if isinstance(packet, kind):
                     return packet
                 self._take(packet)
-            self._waiting = self.line.receive()
-            if self.line.over and not self._waiting:
+            self._waiting = self.connection.receive()
+            if self.connection.over and not self._waiting:
                 raise BrokerFailed(f"the broker ended a connection that waited for {kind.__name__}")
 
     def _take(self, packet: Packet) -> None:
@@ -85,30 +85,30 @@ class Caller:
             if packet.qos < 2 or packet.packet_id not in self._open:
                 self.messages.append(packet)
             if packet.qos == 1:
-                self.line.send(Puback(packet.packet_id))
+                self.connection.send(Puback(packet.packet_id))
             elif packet.qos == 2:
                 self._open.add(packet.packet_id)
-                self.line.send(Pubrec(packet.packet_id))
+                self.connection.send(Pubrec(packet.packet_id))
         elif isinstance(packet, Pubrel):
             self._open.discard(packet.packet_id)
-            self.line.send(Pubcomp(packet.packet_id))
+            self.connection.send(Pubcomp(packet.packet_id))
 
     def drain(self) -> list[Publish]:
         """All that came until nothing comes any more."""
         quiet = 0
         while quiet < 2:
             seen = len(self.messages), len(self._open)
-            self.line.send(Pingreq())
+            self.connection.send(Pingreq())
             self.wait(Pingresp)
             quiet = quiet + 1 if seen == (len(self.messages), len(self._open)) and not self._open else 0
         return self.messages
 
     def leave(self) -> None:
-        self.line.send(Disconnect())
-        self.line.socket.shutdown(socket.SHUT_WR)
-        while not self.line.over:
-            self.line.receive()
-        self.line.close()
+        self.connection.send(Disconnect())
+        self.connection.socket.shutdown(socket.SHUT_WR)
+        while not self.connection.over:
+            self.connection.receive()
+        self.connection.close()
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ def record(folder: Path, serve: Serve) -> Recorded:
         lives.start()
         for name, filters in FILTERS.items():
             caller = Caller(lives.port, name, VERSIONS[name])
-            caller.line.send(Subscribe(1, [SubscribeRequest(each, QOS[name]) for each in filters]))
+            caller.connection.send(Subscribe(1, [SubscribeRequest(each, QOS[name]) for each in filters]))
             caller.wait(Suback)
             caller.leave()
         _publish(lives.port, notes, lambda message: None)
@@ -159,7 +159,7 @@ def _publish(port: int, notes: list[Note], acknowledged: Callable[[int], None]) 
         note = Note(message, "publisher", topic, 1 + message // 2 % 2, retain, HEAD + message)
         notes.append(note)
         unanswered.append(note)
-        publisher.line.send(packet_of(note))
+        publisher.connection.send(packet_of(note))
         if message % (2 * BURST) < BURST or message == first + MESSAGES - 1:
             for each in unanswered:
                 publisher.wait(Puback if each.qos == 1 else Pubrec)
@@ -220,7 +220,7 @@ class CutFolder:
 
     def _check_retained(self) -> None:
         probe = Caller(self.lives.port, "probe", V5, clean=True)
-        probe.line.send(Subscribe(1, [SubscribeRequest("kept/#")]))
+        probe.connection.send(Subscribe(1, [SubscribeRequest("kept/#")]))
         probe.wait(Suback)
         found = {packet.topic: message_in(packet.payload) for packet in probe.drain()}
         expected = {note.topic: note.message for note in self._beginning() if note.retain}
@@ -234,7 +234,7 @@ class CutFolder:
             self.wrong.append("the session of the publisher is gone")
         again = [note for note in self.recorded.notes if note.qos == 2]
         for note in again:
-            publisher.line.send(packet_of(note, dup=True))
+            publisher.connection.send(packet_of(note, dup=True))
         for _ in again:
             publisher.wait(Pubrec)
         for name in ("away-2", "member"):

@@ -50,7 +50,7 @@ class Restarter(Forgetter):
     def connect(self) -> None:
         self.clean = not self.calm and self.random.random() < 0.4
         super().connect()
-        if self.line is not None:  # else no CONNECT was sent, and all is as it was
+        if self.connection is not None:  # else no CONNECT was sent, and all is as it was
             self.began_clean = self.clean
 
     def has_ended(self) -> bool:

@@ -32,12 +32,12 @@ class World:
         self.history.add(event)
 
     def watch(self, client: Client) -> None:
-        assert client.line is not None
-        self._selector.register(client.line.socket, selectors.EVENT_READ, client)
+        assert client.connection is not None
+        self._selector.register(client.connection.socket, selectors.EVENT_READ, client)
 
     def unwatch(self, client: Client) -> None:
-        assert client.line is not None
-        self._selector.unregister(client.line.socket)
+        assert client.connection is not None
+        self._selector.unregister(client.connection.socket)
 
     def turn(self) -> None:
         ready = self._selector.select(TICK)

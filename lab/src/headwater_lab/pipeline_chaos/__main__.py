@@ -25,7 +25,7 @@ from typing import Final
 from headwater_lab import machine
 from headwater_lab.pipeline_chaos.aims import EVERYTHING, FEW, ON_A_CLUSTER
 from headwater_lab.pipeline_chaos.campaign import Plan, Totals, run_campaign
-from headwater_lab.pipeline_chaos.episode import LOCAL, Outcome
+from headwater_lab.pipeline_chaos.episode import LOCAL, EpisodeOutcome
 from headwater_lab.pipeline_chaos.guilty import HONEST, SINKS
 
 RESULTS: Final = Path("docs/results")
@@ -48,7 +48,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _progress(totals: Totals, outcome: Outcome) -> None:
+def _progress(totals: Totals, outcome: EpisodeOutcome) -> None:
     found = ", ".join(f"{count} {kind}" for kind, count in totals.wrong.items()) or "nothing wrong"
     print(
         f"{totals.kills.total():6d} kills, {totals.counts['rows of bronze']:9,d} messages, {found} "
@@ -78,7 +78,7 @@ def main() -> int:
         f"Pipeline on {'a cluster' if arguments.cluster else LOCAL}, started again by a supervisor"
     )
 
-    def progress(totals: Totals, outcome: Outcome) -> None:
+    def progress(totals: Totals, outcome: EpisodeOutcome) -> None:
         """What is known is kept, should it end here."""
         _progress(totals, outcome)
         if path is not None:

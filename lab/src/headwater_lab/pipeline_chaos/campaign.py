@@ -12,7 +12,7 @@ from typing import Any
 
 from headwater.disk.crash_points import PIPELINE_POINTS
 from headwater_lab.pipeline_chaos.aims import EVERYTHING, FIRST, Aims
-from headwater_lab.pipeline_chaos.episode import Episode, Outcome
+from headwater_lab.pipeline_chaos.episode import Episode, EpisodeOutcome
 from headwater_lab.pipeline_chaos.examining import WRONG
 
 
@@ -29,7 +29,7 @@ class Totals:
     recovery: float = 0.0
     failures: list[str] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: EpisodeOutcome) -> None:
         self.episodes += 1
         self.kills += outcome.kills
         self.who += outcome.who
@@ -77,7 +77,7 @@ class Plan:
     on_cluster: bool = False
 
 
-def run_campaign(plan: Plan, progress: Callable[[Totals, Outcome], None]) -> Totals:
+def run_campaign(plan: Plan, progress: Callable[[Totals, EpisodeOutcome], None]) -> Totals:
     """The folders of episodes without violations are removed."""
     totals = Totals(plan.aims)
     aims = Aims(plan.aims)

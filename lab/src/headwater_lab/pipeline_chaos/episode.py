@@ -42,7 +42,7 @@ COMMIT_OF_BRONZE: Final = "pipeline-before-commit/bronze"
 
 
 @dataclass
-class Outcome:
+class EpisodeOutcome:
     seed: int
     kills: Counter[str] = field(default_factory=Counter)
     """By place, or by way to die."""
@@ -70,7 +70,7 @@ class Episode:
         self._resources = contextlib.ExitStack()
         self._on_cluster = on_cluster
         self.cluster: Cluster | None = None
-        self.outcome = Outcome(seed)
+        self.outcome = EpisodeOutcome(seed)
         self.ports = [(free_port(), free_port()) for _ in range(nodes)]
         self.nodes = [self._node(index) for index in range(nodes)]
         self.urls = [node.url for node in self.nodes]
@@ -94,7 +94,7 @@ class Episode:
         port, rest_port = self.ports[index]
         return RunningNode(home, port=port, rest_port=rest_port, log_level="warning")
 
-    def run(self, kills: int) -> Outcome:
+    def run(self, kills: int) -> EpisodeOutcome:
         try:
             if self._on_cluster:
                 made = cluster(self.folder / "cluster", Path(sys.executable), environment=self.orders.environment)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater_lab.reproduce.telling import Telling
+from headwater_lab.reproduce.reporter import Reporter
 from headwater_lab.sweep import Watch
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def session(master: str | None, name: str, folder: Path | None) -> Iterator[Spar
 
 
 @contextmanager
-def progress(telling: Telling, count: int) -> Iterator[Watch]:
+def progress(reporter: Reporter, count: int) -> Iterator[Watch]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("trials"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=telling.console, refresh_per_second=4) as shown:
+    with Progress(*columns, console=reporter.console, refresh_per_second=4) as shown:
         task = shown.add_task("trials", total=count)
         yield lambda done, _: shown.update(task, completed=done)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater_lab import machine
-from headwater_lab.store_chaos.campaign import Outcome, Totals, run_campaign
+from headwater_lab.store_chaos.campaign import EpisodeOutcome, Totals, run_campaign
 from headwater_lab.store_chaos.cuts import sweep
 from headwater_lab.store_chaos.living import KINDS
 
@@ -41,7 +41,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _progress(totals: Totals, outcome: Outcome) -> None:
+def _progress(totals: Totals, outcome: EpisodeOutcome) -> None:
     found = ", ".join(f"{count} {kind}" for kind, count in totals.wrong.items()) or "nothing wrong"
     print(
         f"{totals.kills.total():6d} kills, {totals.counts['positions']:9,d} positions, {found} "

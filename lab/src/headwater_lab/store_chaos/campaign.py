@@ -35,7 +35,7 @@ def settings_of(kind: str, seed: int) -> Settings:
 
 
 @dataclass(slots=True)
-class Outcome:
+class EpisodeOutcome:
     seed: int
     kills: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
@@ -51,9 +51,9 @@ class Episode:
         self.aim = aim
         self.random = Random(settings.seed)
         self.account = Account(settings.seed, settings.hard_size is not None)
-        self.outcome = Outcome(settings.seed)
+        self.outcome = EpisodeOutcome(settings.seed)
 
-    def run(self, kills: int) -> Outcome:
+    def run(self, kills: int) -> EpisodeOutcome:
         while self.outcome.kills.total() < kills and not self.account.wrong:
             self._live()
             if self.settings.kind not in WITH_POWER:
@@ -124,7 +124,7 @@ class Totals:
     wrong: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: EpisodeOutcome) -> None:
         self.episodes += 1
         self.kills += outcome.kills
         self.counts += outcome.counts
@@ -149,7 +149,7 @@ class Totals:
 
 
 def run_campaign(
-    kind: str, kills: int, seed: int, folder: Path, per_episode: int, progress: Callable[[Totals, Outcome], None]
+    kind: str, kills: int, seed: int, folder: Path, per_episode: int, progress: Callable[[Totals, EpisodeOutcome], None]
 ) -> Totals:
     """The folders of episodes without violations are removed; an episode ends with its first violation."""
     totals = Totals()

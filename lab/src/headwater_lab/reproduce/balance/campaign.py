@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from headwater_lab.reproduce.balance.board import Board
 from headwater_lab.reproduce.balance.brokers import Told, serve
-from headwater_lab.reproduce.balance.driver import ARRIVAL_LIMIT, Outcome, Request, drive
+from headwater_lab.reproduce.balance.driver import ARRIVAL_LIMIT, Request, TrialOutcome, drive
 from headwater_lab.reproduce.balance.plan import INTERVAL, LEAD, Trial
 from headwater_lab.reproduce.process import STOP_LIMIT, Process, ProcessError, preload
 
@@ -29,7 +29,7 @@ class Result(NamedTuple):
     """A trial and what came of it; `told`: the reports as the broker got them."""
 
     trial: Trial
-    outcome: Outcome
+    outcome: TrialOutcome
     told: list[Told]
 
 
@@ -78,10 +78,10 @@ def batch_seconds(trials: Sequence[Trial]) -> float:
     return PREPARATION + max(trial.offset + trial.messages * trial.setting.period for trial in trials)
 
 
-def _collect(drivers: list[Process], seconds: float, progress: Watch) -> list[Outcome]:
+def _collect(drivers: list[Process], seconds: float, progress: Watch) -> list[TrialOutcome]:
     """The drivers' answers, as they come."""
     begin = time.monotonic()
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, TrialOutcome] = {}
     waiting = {driver.pipe: driver for driver in drivers}
     while waiting:
         gone = time.monotonic() - begin
@@ -92,7 +92,7 @@ def _collect(drivers: list[Process], seconds: float, progress: Watch) -> list[Ou
             assert isinstance(pipe, Connection)
             driver = waiting.pop(pipe)
             answer = driver.receive(STOP_LIMIT)
-            if not isinstance(answer, Outcome):
+            if not isinstance(answer, TrialOutcome):
                 raise ProcessError(f"the {driver.name} failed: {answer}")
             outcomes[driver.name] = answer
     return [outcomes[driver.name] for driver in drivers]

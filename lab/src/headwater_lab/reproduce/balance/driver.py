@@ -41,7 +41,7 @@ class Request(NamedTuple):
     begin: float
 
 
-class Outcome(NamedTuple):
+class TrialOutcome(NamedTuple):
     """What came of a trial. `lost` messages were published but never arrived; `scheduling` is what the process got."""
 
     begin: float
@@ -120,7 +120,7 @@ def drive(trial: Trial, board: Path, parent: Connection) -> None:
         return
 
 
-async def _drive(trial: Trial, board: Board, request: Request, parent: Connection) -> Outcome:
+async def _drive(trial: Trial, board: Board, request: Request, parent: Connection) -> TrialOutcome:
     me = asyncio.current_task()
     assert me is not None
     asyncio.get_running_loop().add_reader(parent.fileno(), me.cancel)  # the parent says no more: it has ended
@@ -141,7 +141,7 @@ async def _drive(trial: Trial, board: Board, request: Request, parent: Connectio
         publisher.close()
         await members.close()
         asyncio.get_running_loop().remove_reader(parent.fileno())
-    return Outcome(request.begin, sorted(taken), lost)
+    return TrialOutcome(request.begin, sorted(taken), lost)
 
 
 def _members(trial: Trial, board: Board) -> Members:

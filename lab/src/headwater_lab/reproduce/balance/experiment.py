@@ -17,7 +17,7 @@ from headwater_lab.reproduce.balance.campaign import Result
 from headwater_lab.reproduce.balance.findings import Findings
 from headwater_lab.reproduce.balance.results import BOUND, bound
 from headwater_lab.reproduce.balance.written import write
-from headwater_lab.reproduce.telling import Telling
+from headwater_lab.reproduce.reporter import Reporter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,13 +35,13 @@ def run(
     quick: bool, json_file: Path | None, folder: Path | None, seed: int | None = None, duration: float = plan.DURATION
 ) -> int:
     """Run, print, write; returns the exit status, which tells whether messages were lost, not whether it was fast."""
-    telling = Telling(json_file, folder)
+    reporter = Reporter(json_file, folder)
     _check()
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     facts = _facts(seed, quick)
-    telling.begin(facts)
-    findings = _experiment(plan.batches(quick, seed, duration), facts, telling.console)
-    telling.end(findings.records(), findings.tables(), lambda place: write(findings, place))
+    reporter.begin(facts)
+    findings = _experiment(plan.batches(quick, seed, duration), facts, reporter.console)
+    reporter.end(findings.records(), findings.tables(), lambda place: write(findings, place))
     if findings.lost:
         print(f"{findings.lost} messages were lost", file=sys.stderr)
     return LOST if findings.lost else 0

@@ -17,7 +17,7 @@ from headwater_lab.reproduce.balance.sweep_figure import draw
 from headwater_lab.reproduce.balance.sweep_tables import Summary, records, summarise, tables
 from headwater_lab.reproduce.computing import progress, session
 from headwater_lab.reproduce.page import markdown
-from headwater_lab.reproduce.telling import Telling
+from headwater_lab.reproduce.reporter import Reporter
 from headwater_lab.sweep import sweep
 
 TITLE: Final = "# Shared subscriptions with members of unequal speed, over a grid"
@@ -27,14 +27,14 @@ def run(
     quick: bool, json_file: Path | None, folder: Path | None, first_seed: int, seeds: int, master: str | None
 ) -> int:
     """Compute, print, write; the exit status. Raises PointFailed, NoSpark, NoJava, OSError."""
-    telling = Telling(json_file, folder)
+    reporter = Reporter(json_file, folder)
     grid = points(range(first_seed, first_seed + seeds), quick)
     facts = _facts(master, first_seed, seeds, len(grid))
-    telling.begin(facts)
-    with session(master, "headwater reproduce balance", folder) as spark, progress(telling, len(grid)) as watch:
+    reporter.begin(facts)
+    with session(master, "headwater reproduce balance", folder) as spark, progress(reporter, len(grid)) as watch:
         measured = sweep(run_point, grid, spark, watch)
     summaries = summarise(grid, measured)
-    telling.end(records(summaries), tables(summaries), lambda place: write(facts, grid, measured, summaries, place))
+    reporter.end(records(summaries), tables(summaries), lambda place: write(facts, grid, measured, summaries, place))
     return 0
 
 

@@ -18,7 +18,7 @@ from headwater_lab.reproduce.edge.results import Measured, measured
 from headwater_lab.reproduce.edge.trial import Watch, run_trial
 from headwater_lab.reproduce.edge.written import write
 from headwater_lab.reproduce.process import preload
-from headwater_lab.reproduce.telling import Telling
+from headwater_lab.reproduce.reporter import Reporter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,15 +35,15 @@ class ExperimentError(Exception):
 
 def run(quick: bool, json_file: Path | None, folder: Path | None, seed: int | None = None) -> int:
     """Run, print, write; returns the exit status, which tells whether messages were lost, not whether it was fast."""
-    telling = Telling(json_file, folder)
+    reporter = Reporter(json_file, folder)
     _check()
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     facts = machine.describe(f"headwater reproduce edge{' --quick' if quick else ''}")
     del facts["mosquitto"]
     facts["seed"] = str(seed)
-    telling.begin(facts)
-    findings = experiment(plan.scenarios(quick), plan.late(quick), facts, seed, telling.console)
-    telling.end(findings.records(), findings.tables(), lambda place: write(findings, place))
+    reporter.begin(facts)
+    findings = experiment(plan.scenarios(quick), plan.late(quick), facts, seed, reporter.console)
+    reporter.end(findings.records(), findings.tables(), lambda place: write(findings, place))
     if findings.wrong:
         print(f"{findings.wrong} messages are missing or differ", file=sys.stderr)
     return LOST if findings.wrong else 0

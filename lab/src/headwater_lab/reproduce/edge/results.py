@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from headwater_lab.reproduce.edge.devices import Sent
 from headwater_lab.reproduce.edge.late import LateOutcome
 from headwater_lab.reproduce.edge.plan import LATE, PAPER_CPU, SCENARIO1, Line, Scenario
-from headwater_lab.reproduce.edge.trial import Outcome
+from headwater_lab.reproduce.edge.trial import EdgeOutcome
 
 Record = dict[str, object]
 NUMBER: Final = b'"number":'
@@ -33,10 +33,10 @@ class Measured(NamedTuple):
     latencies: array[float]
     missing: int
     unequal: int
-    logs: Outcome | None
+    logs: EdgeOutcome | None
 
 
-def measured(outcome: Outcome) -> Measured:
+def measured(outcome: EdgeOutcome) -> Measured:
     return Measured(
         scenario=outcome.scenario,
         seed=outcome.seed,
@@ -71,7 +71,7 @@ class Summary(NamedTuple):
     sent_late: float
 
 
-def latencies(outcome: Outcome) -> list[float]:
+def latencies(outcome: EdgeOutcome) -> list[float]:
     """Of each reading that came by MQTT, in milliseconds, in the order in which they came."""
     begin, rate = outcome.begin.at, outcome.scenario.rate
     return [1000.0 * (each.at - begin - number_of(each.payload) / rate) for each in outcome.mqtt]
@@ -82,7 +82,7 @@ def number_of(payload: bytes) -> int:
     return int(payload.partition(NUMBER)[2].partition(b",")[0])
 
 
-def missing(outcome: Outcome) -> int:
+def missing(outcome: EdgeOutcome) -> int:
     """Readings that were made and that are not in both other logs, byte for byte, or that are there more often."""
     mqtt = Counter((each.topic, each.payload) for each in outcome.mqtt)
     rest = Counter((each.topic, each.payload) for each in outcome.rest)
@@ -94,7 +94,7 @@ def _difference(one: Counter[tuple[str, bytes]], other: Counter[tuple[str, bytes
     return max(sum((one - other).values()), sum((other - one).values()))
 
 
-def unequal(outcome: Outcome) -> int:
+def unequal(outcome: EdgeOutcome) -> int:
     """Positions at which one log has something else than the other, or nothing."""
     mqtt = {(each.position, each.topic, each.payload) for each in outcome.mqtt}
     rest = {(each.position, each.topic, each.payload) for each in outcome.rest}

@@ -27,7 +27,7 @@ Watch = Callable[[float], None]
 """Called a few times a second with the seconds gone."""
 
 
-class Outcome(NamedTuple):
+class EdgeOutcome(NamedTuple):
     """What came of a run. `cpu`: seconds since the begin, and percent of a processor since the sample before. The three
     logs: `made` by the devices, in order; `mqtt`, as it came; `rest`, in the order of positions."""
 
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
     rest: list[Copy]
 
 
-def run_trial(scenario: Scenario, seed: int, progress: Watch) -> Outcome:
+def run_trial(scenario: Scenario, seed: int, progress: Watch) -> EdgeOutcome:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-edge-")))
         node = stack.enter_context(RunningNode(folder))
@@ -56,7 +56,7 @@ def run_trial(scenario: Scenario, seed: int, progress: Watch) -> Outcome:
         sent = expect(devices, Sent, ANSWER_LIMIT + scenario.seconds)
         arrivals = expect(cloud, Arrivals, ANSWER_LIMIT + QUIET)
         rest = read_all(node.url)
-    return Outcome(scenario, seed, begin, sent, cpu, made(scenario, seed, begin.wall), arrivals.all, rest)
+    return EdgeOutcome(scenario, seed, begin, sent, cpu, made(scenario, seed, begin.wall), arrivals.all, rest)
 
 
 def begin_soon() -> Begin:

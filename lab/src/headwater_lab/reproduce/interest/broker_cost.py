@@ -21,7 +21,7 @@ from headwater_lab.figure import FigureError
 from headwater_lab.load import LoadGenerator, build
 from headwater_lab.reproduce.computing import progress
 from headwater_lab.reproduce.page import Table, insert, markdown
-from headwater_lab.reproduce.telling import Telling
+from headwater_lab.reproduce.reporter import Reporter
 
 NAME: Final = "interest --broker"
 QUERIES: Final = (0, 1, 10, 100, 1000)
@@ -99,13 +99,13 @@ def table(found: list[Cost]) -> Table:
 
 def run(seconds: float, json_file: Path | None, folder: Path | None) -> int:
     """Measure, print, write; the exit status. Raises BrokerError, LoadError, OSError."""
-    telling = Telling(json_file, folder)
+    reporter = Reporter(json_file, folder)
     facts = machine.describe(f"headwater reproduce {NAME} --seconds {seconds:g}")
     del facts["mosquitto"]
-    telling.begin(facts)
-    with progress(telling, len(list(cases()))) as watch:
+    reporter.begin(facts)
+    with progress(reporter, len(list(cases()))) as watch:
         found = measure(seconds, watch)
-    telling.end(records(found), [table(found)], lambda place: _write(facts, found, place))
+    reporter.end(records(found), [table(found)], lambda place: _write(facts, found, place))
     return 0
 
 

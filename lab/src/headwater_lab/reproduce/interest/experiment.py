@@ -17,7 +17,7 @@ from headwater_lab.reproduce.interest.plan import METHODS, TRIALS, Point, points
 from headwater_lab.reproduce.interest.results import Row, records, rows, tables
 from headwater_lab.reproduce.interest.trial import Measured, run_point
 from headwater_lab.reproduce.page import insert, markdown
-from headwater_lab.reproduce.telling import Telling
+from headwater_lab.reproduce.reporter import Reporter
 from headwater_lab.sweep import sweep
 
 NAME: Final = "interest"
@@ -34,16 +34,16 @@ def run(
     master: str | None = None,
 ) -> int:
     """Compute, print, write; the exit status. Raises PointFailed, NoSpark, NoJava, OSError."""
-    telling = Telling(json_file, folder)
+    reporter = Reporter(json_file, folder)
     grid = points(quick, trials, seed)
     facts = machine.describe(f"headwater reproduce interest{' --quick' if quick else ''}")
     del facts["mosquitto"]
     facts |= {"computed": master or "in this process", "seed": str(seed), "trials of each": str(trials)}
-    telling.begin(facts)
-    with session(master, "headwater reproduce interest", folder) as spark, progress(telling, len(grid)) as watch:
+    reporter.begin(facts)
+    with session(master, "headwater reproduce interest", folder) as spark, progress(reporter, len(grid)) as watch:
         measured = sweep(run_point, grid, spark, watch)
     found = rows(grid, measured)
-    telling.end(records(found), tables(found), lambda place: write(facts, grid, measured, found, place))
+    reporter.end(records(found), tables(found), lambda place: write(facts, grid, measured, found, place))
     return DENIED if any(_denied(row) for row in found) else 0
 
 

@@ -17,7 +17,7 @@ PAGE: Final = 160
 """Columns of the output if it does not go to a terminal."""
 
 
-class Telling:
+class Reporter:
     """On the terminal, into a file for programs, into a folder for people."""
 
     def __init__(self, json_file: Path | None, folder: Path | None) -> None:

@@ -14,7 +14,7 @@ from headwater.wire.packets import Packet
 PATIENCE: Final = 5.0
 
 
-class Line:
+class Connection:
     """`over` is set when the other side has gone; what it had sent before was read by then."""
 
     def __init__(self, port: int, version: int) -> None:
@@ -32,7 +32,7 @@ class Line:
         self.flush()
 
     def flush(self) -> None:
-        """Send what the kernel did not take before. A line that is over takes everything: nobody will know."""
+        """Send what the kernel did not take before. A connection that is over takes everything: nobody will know."""
         while self._unsent:
             try:
                 sent = self.socket.send(self._unsent)
