@@ -33,7 +33,7 @@ from headwater_lab.clauses import SCENARIOS, shown_by
 
 SOURCES: Final = Path("src/headwater")
 DATA: Final = Path("lab/src/headwater_lab/mutants.toml")
-COPIED: Final = ("pyproject.toml", "src", "tests/__init__.py", "tests/conftest.py", "tests/broker")
+COPIED: Final = ("pyproject.toml", "src", "tests/__init__.py", "tests/conftest.py", "tests/tiers.py", "tests/broker")
 LIMIT: Final = 180.0
 """Seconds that the tests of one mutant may take."""
 
