@@ -10,7 +10,7 @@ import argparse
 import tomllib
 from pathlib import Path
 
-from headwater.bench.clauses import shown_by
+from headwater_lab.clauses import shown_by
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "conformance.md"

@@ -39,22 +39,22 @@ find_python() {
         "'apt install python3 python3-venv', or set PYTHON to one."
 }
 
-sources_hash() { # extras
+sources_hash() { # extras [lab]
     {
-        echo "$ROOT" "$1" "${HEADWATER_PURE:-}" "${CC:-$(command -v cc gcc clang | head -n 1)}"
-        (cd "$ROOT" && find src pyproject.toml setup.py -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' \
+        echo "$ROOT" "$*" "${HEADWATER_PURE:-}" "${CC:-$(command -v cc gcc clang | head -n 1)}"
+        (cd "$ROOT" && find src pyproject.toml setup.py ${2:+lab} -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' \
             -print0 | sort -z | xargs -0 sha256sum)
     } | sha256sum | cut -d ' ' -f 1
 }
 
 # Installs from a copy, so that a build leaves nothing in the project's folder.
-install_project() { # environment extras
-    local environment="$1" extras="$2" copy log="$1/install.log" status=0
+install_project() { # environment extras [lab]
+    local environment="$1" extras="$2" lab="${3:-}" copy log="$1/install.log" status=0
     copy="$(mktemp -d)"
-    cp -r "$ROOT"/{src,pyproject.toml,setup.py,LICENSE} "$copy"
+    cp -r "$ROOT"/{src,pyproject.toml,setup.py,LICENSE} ${lab:+"$ROOT/lab"} "$copy"
     [ ! -e "$ROOT/README.md" ] || cp "$ROOT/README.md" "$copy"
     "$environment/bin/python" -m pip install --verbose --disable-pip-version-check \
-        "headwater$extras @ file://$copy" >"$log" 2>&1 || status=$?
+        "headwater$extras @ file://$copy" ${lab:+"headwater-lab @ file://$copy/lab"} >"$log" 2>&1 || status=$?
     rm -rf "$copy"
     if [ "$status" -ne 0 ]; then
         tail -n 15 "$log" >&2
@@ -68,9 +68,9 @@ is_current() { # environment stamp
     [ -x "$1/bin/python" ] && [ "$(cat "$1/stamp" 2>/dev/null)" = "$2" ]
 }
 
-make_environment() { # folder extras (such as "" or "[dev]")
-    local environment="$ROOT/$1" extras="$2" python wanted
-    wanted="$(sources_hash "$extras")"
+make_environment() { # folder extras (such as "" or "[dev]") [lab]: with the lab too
+    local environment="$ROOT/$1" python wanted
+    wanted="$(sources_hash "${@:2}")"
     ! is_current "$environment" "$wanted" || return 0
     mkdir -p "$environment"
     exec 9>"$environment/lock"
@@ -88,15 +88,15 @@ make_environment() { # folder extras (such as "" or "[dev]")
         "$python" -m venv "$environment" || fail "could not make a virtual environment in $environment"
     fi
     echo "headwater: installing into $1, compiling if possible; this takes a minute or two ..." >&2
-    install_project "$environment" "$extras"
+    install_project "$environment" "${@:2}"
     tools_hash >"$environment/tools"
     echo "$wanted" >"$environment/stamp"
     exec 9>&-
 }
 
-tools_hash() { sha256sum <"$ROOT/pyproject.toml"; }
+tools_hash() { cat "$ROOT/pyproject.toml" "$ROOT/lab/pyproject.toml" | sha256sum; }
 
 # For what only reads the sources: the same, but what is installed of the project itself may be old.
-make_tools() { # folder extras
+make_tools() { # folder extras [lab]
     [ -x "$ROOT/$1/bin/python" ] && [ "$(cat "$ROOT/$1/tools" 2>/dev/null)" = "$(tools_hash)" ] || make_environment "$@"
 }

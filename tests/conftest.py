@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.tiers import is_left_out, select_fast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--skip-deviating", metavar="NAME", help="leave out scenarios from which this broker is known to deviate"
     )
 
+    parser.addoption("--fast", action="store_true", help="only what needs no Java, no other broker and no kills")
     parser.addoption(
         "--lightly",
         action="append",
@@ -36,7 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("--fast") and is_left_out(collection_path, config.rootpath) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--fast"):
+        select_fast(config, items)
     paths = [config.rootpath / each for each in config.getoption("--lightly")]
     seen: set[int] = set()
     for item in items:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headwater.bench.contenders import free_port
 from headwater.cli.app import app
+from headwater.fleet.process import free_port
 from tests.java_processes import java_of
 
 PATIENCE = 30.0

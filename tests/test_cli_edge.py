@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headwater.bench.contenders import free_port
-from headwater.bench.node import RunningNode
 from headwater.cli.app import app
+from headwater.fleet.node import RunningNode
+from headwater.fleet.process import free_port
 from headwater.store.reader import StoreReader
 
 PATIENCE = 30.0

@@ -22,9 +22,9 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater.bench.node import RunningNode
 from headwater.cli import pipeline_run
 from headwater.cli.app import app
+from headwater.fleet.node import RunningNode
 from headwater.pipeline.derive.settings import Settings as Deriving
 from headwater.pipeline.java import QUICK_JAVA
 from headwater.pipeline.jobs.settings import Settings, read_file

@@ -16,9 +16,9 @@ import pyarrow
 import pytest
 from typer.testing import CliRunner
 
-from headwater.bench.fleet import Fleet
-from headwater.bench.node import RunningNode
 from headwater.cli.app import app
+from headwater.fleet.devices import Fleet
+from headwater.fleet.node import RunningNode
 from headwater.store.disk_store import DiskStore
 from headwater.store.intake import Intake
 from headwater.store.reader import StoreReader

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.bench.clauses import shown_by
+from headwater_lab.clauses import shown_by
 from tests.test_limits import names_of_tests
 
 ROOT = Path(__file__).parent.parent

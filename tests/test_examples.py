@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.bench.node import RunningNode
 from headwater.client import SyncClient
+from headwater.fleet.node import RunningNode
 from headwater.pipeline.java import QUICK_JAVA
 from headwater.wire import FROM_SERVER, PacketReader, decode, encode
 from headwater.wire.packets import (

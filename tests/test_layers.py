@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "headwater"
 BELOW_NODE = [
     *("message", "disk", "wire", "session", "routing", "interest", "overlay", "peering", "sdn", "web", "store", "edge"),
 ]
-BELOW_BENCH = [*BELOW_NODE, "node", "client", "pipeline", "build_info"]
+BELOW_COMMANDS = [*BELOW_NODE, "node", "client", "pipeline", "fleet", "build_info"]
 
 MAY_IMPORT: dict[str, list[str]] = {
     "message": [],
@@ -38,13 +38,13 @@ MAY_IMPORT: dict[str, list[str]] = {
     "client": ["message", "wire", "session"],
     "node": [*BELOW_NODE, "client", "build_info"],
     "pipeline": ["message", "routing.topics", "disk.crash_points", "store.reader", "store.arrow_schema", "client"],
-    "bench": BELOW_BENCH,
-    "dashboard": [*BELOW_BENCH, "bench"],
+    "fleet": ["wire", "routing.topics", "store.entry", "client"],
+    "dashboard": BELOW_COMMANDS,
     # The command line and what belongs to it.
     "__init__": [],
     "build_info": [],
     "live": [],
-    "cli": [*BELOW_BENCH, "bench", "dashboard", "live"],
+    "cli": [*BELOW_COMMANDS, "dashboard", "live"],
     "__main__": ["cli"],
 }
 """What a package (or a module beside the packages) may import, besides itself and the standard library."""
@@ -117,6 +117,11 @@ def test_packages_import_only_what_is_below_them() -> None:
     found = [each for each in all_imports() if each.target.split(".")[0] == "headwater"]
     assert found
     assert [str(each) for each in found if not allowed(each)] == []
+
+
+def test_the_product_does_not_know_the_lab() -> None:
+    """It is another distribution, which may import all of this one; the command finds it by its entry points."""
+    assert [str(each) for each in all_imports() if each.target.split(".")[0] == "headwater_lab"] == []
 
 
 def test_the_protocol_has_no_io_and_no_clock() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headwater.bench import strange
+from headwater_lab import strange
 from tests.brokers import find_mosquitto
 
 PROJECT = Path(__file__).parent.parent

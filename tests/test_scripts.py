@@ -19,7 +19,8 @@ PAGES = sorted(path.name for path in (ROOT / "scripts").glob("*.py"))
 def project(tmp_path: Path) -> Path:
     """A copy in which there is no environment, and no Python to make one with."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    shutil.copytree(ROOT / "src/headwater/bench", tmp_path / "src/headwater/bench")
+    shutil.copytree(ROOT / "lab", tmp_path / "lab")
+    (tmp_path / "src").mkdir()
     for name in ("pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
@@ -34,14 +35,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHON": "/bin/false", "CC": "cc"}
 
 
-def installed(project: Path, extras: str) -> None:
-    """As if an environment with these extras were there; what is run in it says its arguments."""
+def installed(project: Path, what: str) -> None:
+    """As if an environment with these extras, and maybe the lab, were there; what is run in it says its arguments."""
     binaries = project / ".venv/bin"
     binaries.mkdir(parents=True)
     for name in ("python", "headwater"):
         (binaries / name).write_text('#!/bin/sh\necho "headwater $*"\n')
         (binaries / name).chmod(0o755)
-    command = f'. "{project}/scripts/environment.sh"; sources_hash "{extras}"'
+    command = f'. "{project}/scripts/environment.sh"; sources_hash {what}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, env=environment())
     (project / ".venv/stamp").write_text(done.stdout)
 
@@ -74,16 +75,16 @@ def test_the_benchmarks_are_listed_with_what_they_do(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "extras"),
+    ("arguments", "what"),
     [
         (["broker"], "[admin,store]"),
         (["--no-spark"], "[admin,store]"),
-        (["reproduce", "balance"], "[admin,store,bench]"),
-        (["reproduce", "edge", "--quick"], "[admin,store,bench]"),
+        (["reproduce", "balance"], "[admin,store,plot] lab"),
+        (["bench", "broker", "--quick"], "[admin,store,plot] lab"),
     ],
 )
-def test_what_a_command_needs_is_installed(project: Path, arguments: list[str], extras: str) -> None:
-    installed(project, extras)
+def test_what_a_command_needs_is_installed(project: Path, arguments: list[str], what: str) -> None:
+    installed(project, what)
     done = script(project, "run", *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith(f"{' '.join(arguments)}\n")
@@ -92,7 +93,7 @@ def test_what_a_command_needs_is_installed(project: Path, arguments: list[str], 
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_explain_themselves_and_write_nothing_then(project: Path, name: str) -> None:
     words = [sys.executable, str(project / "scripts" / name), "--help"]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT / "lab/src", ROOT)))}
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=env)
     assert (done.returncode, done.stdout.startswith("usage: ")) == (0, True), done.stderr
     assert not (project / "docs").exists()

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from headwater.bench.chaos.history import (
+from headwater.routing.topics import matches, split_shared
+from headwater_lab.chaos.history import (
     HEAD,
     Acknowledged,
     Asked,
@@ -30,7 +31,6 @@ from headwater.bench.chaos.history import (
     Unsubscribed,
     Unsubscribing,
 )
-from headwater.routing.topics import matches, split_shared
 
 TOPICS = ["t/0", "t/1", "t/2"]
 KEPT = ["k/0", "k/1"]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.bench.chaos.checker import Checker, Violation
-from headwater.bench.chaos.history import (
+from headwater_lab.chaos.checker import Checker, Violation
+from headwater_lab.chaos.history import (
     Acknowledged,
     Connected,
     Connecting,

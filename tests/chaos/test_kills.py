@@ -28,7 +28,7 @@ def kill(folder: Path, kills: int, *arguments: str, broker: str = "") -> tuple[i
 
 def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     result = folder / "result.json"
-    words = [sys.executable, "-m", "headwater.bench.chaos", "--keep", str(folder), "--json", str(result), *arguments]
+    words = [sys.executable, "-m", "headwater_lab.chaos", "--keep", str(folder), "--json", str(result), *arguments]
     finished = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert finished.returncode in (0, 1), finished.stderr
     assert result.exists(), finished.stderr

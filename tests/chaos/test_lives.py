@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.bench.chaos import lives
-from headwater.bench.contenders import free_port
+from headwater_lab.chaos import lives
+from headwater_lab.contenders import free_port
 
 COMMAND = f"{sys.executable} -m headwater broker --port {{port}} --data-dir {{data}}"
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from random import Random
 
-from headwater.bench.pipeline_chaos.aims import EVERYTHING, FIRST, PLACES, RANDOM, SLOW, Aims
-from headwater.bench.pipeline_chaos.orders import Orders, Struck
 from headwater.disk.crash_points import PIPELINE_POINTS
+from headwater_lab.pipeline_chaos.aims import EVERYTHING, FIRST, PLACES, RANDOM, SLOW, Aims
+from headwater_lab.pipeline_chaos.orders import Orders, Struck
 
 PASSING = """
 from headwater.disk.crash_points import crash_point

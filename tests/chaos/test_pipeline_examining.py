@@ -11,9 +11,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.bench.pipeline_chaos.examining import examine
-from headwater.bench.pipeline_chaos.payloads import message
-from headwater.bench.pipeline_chaos.settings import settings_for
 from headwater.pipeline.jobs.pipeline import Pipeline, drain
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.files import write_files
@@ -30,6 +27,9 @@ from headwater.pipeline.tables import (
     Table,
 )
 from headwater.store.memory import MemoryStore
+from headwater_lab.pipeline_chaos.examining import examine
+from headwater_lab.pipeline_chaos.payloads import message
+from headwater_lab.pipeline_chaos.settings import settings_for
 from tests.spark_of_the_process import borrowed
 from tests.store.messages import MICROSECONDS, NOON, SECOND
 from tests.store.rest.served import EVERYTHING, Served

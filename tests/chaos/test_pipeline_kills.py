@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headwater.bench.pipeline_chaos.aims import ASLEEP, EXECUTOR_WHILE
+from headwater_lab.pipeline_chaos.aims import ASLEEP, EXECUTOR_WHILE
 
 PATIENCE = 600
 
@@ -23,7 +23,7 @@ PATIENCE = 600
 def pipeline_chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Exit code and result."""
     result = folder / "result.json"
-    words = [sys.executable, "-m", "headwater.bench.pipeline_chaos", "--keep", str(folder), "--json", str(result)]
+    words = [sys.executable, "-m", "headwater_lab.pipeline_chaos", "--keep", str(folder), "--json", str(result)]
     finished = subprocess.run([*words, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert finished.returncode in (0, 1), finished.stderr
     assert result.exists(), finished.stderr

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from rocksdict import Options, Rdict
 
-from headwater.bench.store_chaos.account import FORGOTTEN, Account
-from headwater.bench.store_chaos.examining import examine
-from headwater.bench.store_chaos.living import Settings, opened
-from headwater.bench.store_chaos.messages import message_at, take
 from headwater.store.intake import Intake
 from headwater.store.shelf import BLOCK, EXTENT, LOG, PAGES, TOPIC, page_key, position_key
+from headwater_lab.store_chaos.account import FORGOTTEN, Account
+from headwater_lab.store_chaos.examining import examine
+from headwater_lab.store_chaos.living import Settings, opened
+from headwater_lab.store_chaos.messages import message_at, take
 
 SETTINGS = Settings("kills", 7, 5, 3, 1 << 20, None)
 

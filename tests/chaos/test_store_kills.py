@@ -24,7 +24,7 @@ NODE = f"{sys.executable} -m headwater node --port {{port}} --data-dir {{data}} 
 def store_chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Exit code and result."""
     result = folder / "result.json"
-    words = [sys.executable, "-m", "headwater.bench.store_chaos", "--keep", str(folder), "--json", str(result)]
+    words = [sys.executable, "-m", "headwater_lab.store_chaos", "--keep", str(folder), "--json", str(result)]
     finished = subprocess.run([*words, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert finished.returncode in (0, 1), finished.stderr
     assert result.exists(), finished.stderr

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.bench.chaos.history import HEAD, Acknowledged, History, Note, Received, Sent, payload_of
-from headwater.bench.chaos.stored import Row, StoredChecker, row_of
+from headwater_lab.chaos.history import HEAD, Acknowledged, History, Note, Received, Sent, payload_of
+from headwater_lab.chaos.stored import Row, StoredChecker, row_of
 
 ORDERED = [
     Note(1, "p", "t/0", 1),

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from headwater.bench.fleet import Fleet, Publisher
-from headwater.bench.node import RunningNode
 from headwater.client import Client, Properties, Reconnect
 from headwater.edge.copies import Copy, from_batch
 from headwater.edge.mirror import Mirror, Wishes
 from headwater.edge.outputs import FileOutput, FunctionOutput
 from headwater.edge.rendering import as_ndjson
+from headwater.fleet.devices import Fleet, Publisher
+from headwater.fleet.node import RunningNode
 from headwater.store.reader import StoreReader
 from tests.client.scripted import SOON
 from tests.client.test_cuts import Cutter

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from headwater.bench.fuzz_coverage import first_scripts, mutated, read
-from headwater.bench.fuzz_script import LONGEST, Script, Step, play
+from headwater_lab.fuzz_coverage import first_scripts, mutated, read
+from headwater_lab.fuzz_script import LONGEST, Script, Step, play
 from tests.fuzz.invariants import check
 
 CORPUS = read(Path(__file__).with_name("corpus.txt"))

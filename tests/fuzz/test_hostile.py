@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headwater.bench.contenders import raise_file_limit
-from headwater.bench.fuzz import Campaign
-from headwater.bench.hostile_ground import ATTACKS, ground
+from headwater_lab.contenders import raise_file_limit
+from headwater_lab.fuzz import Campaign
+from headwater_lab.hostile_ground import ATTACKS, ground
 
 SECONDS = 1.0
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.bench.hostile_streams import pieces, stream
 from headwater.node.config import Config
 from headwater.wire import encode
 from headwater.wire.packets import Connect, Disconnect, Pingreq, Pingresp, Publish, Suback, Subscribe, SubscribeRequest
+from headwater_lab.hostile_streams import pieces, stream
 from tests.fuzz.invariants import check
 from tests.node.memory import Client, MemoryBroker
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.bench.contenders import command_from, running
-from headwater.bench.fuzz import PATIENCE, SETTINGS, Campaign, main
 from headwater.wire import encode
 from headwater.wire.packets import Connect, Pingreq
+from headwater_lab.contenders import command_from, running
+from headwater_lab.fuzz import PATIENCE, SETTINGS, Campaign, main
 from tests.brokers import free_port, wait_until_listening
 
 BATCHES = 12

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from headwater.bench.spark_cluster import HOME, Process, environment_without_us
+from headwater_lab.spark_cluster import HOME, Process, environment_without_us
 
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 OF_SPARK_ITSELF = "spark-internal"

@@ -13,8 +13,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from headwater.bench.reproduce.balance.grid import run_point
 from headwater.store.memory import MemoryStore
+from headwater_lab.reproduce.balance.grid import run_point
 from tests.pipeline.landing import GRID
 from tests.store.messages import NOON, SECOND
 from tests.store.rest.served import EVERYTHING, serving

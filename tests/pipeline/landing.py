@@ -18,9 +18,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from headwater.bench.reproduce.balance.grid import points, run_point
-from headwater.bench.sweep import sweep
-from headwater.pipeline.session import make_session
+from headwater.pipeline.session import make_session, ship
+from headwater_lab.reproduce.balance.grid import points, run_point
+from headwater_lab.sweep import sweep
 
 TASKS = 4
 PATIENCE = 120
@@ -73,6 +73,7 @@ def main(given: dict[str, Any]) -> dict[str, Any]:
     before = found_by_tasks(plain)
     plain.stop()
     spark = make_session(given["master"], settings=given["settings"])
+    ship(spark, given["master"], "headwater_lab")
     source = {"url": given["url"], "token": given["token"], **given["source"]}
     found = spark.read.format("headwater").options(**source).load()
     said = {

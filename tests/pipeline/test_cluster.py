@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from headwater.bench.spark_cluster import Cluster, cluster
 from headwater.pipeline.java import QUICK_JAVA
+from headwater_lab.spark_cluster import Cluster, cluster
 from tests.pipeline.bare_python import make_bare_python
 from tests.pipeline.landed import check_landed, run_client, served_stores
 

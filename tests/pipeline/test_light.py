@@ -13,7 +13,7 @@ import pytest
 from headwater.pipeline.shipping import make_zip
 
 HEAVY = {"fastapi", "rocksdict", "typer", "pydantic", "uvicorn", "httpx", "deltalake", "pandas", "starlette", "duckdb"}
-NOT_OURS = ("headwater.node", "headwater.edge", "headwater.store.rest", "headwater.store.disk_store", "headwater.bench")
+NOT_OURS = ("headwater.node", "headwater.edge", "headwater.store.rest", "headwater.store.disk_store", "headwater_lab")
 LOOK = """
 import importlib, json, sys
 sys.path[:0] = json.loads(sys.argv[1])

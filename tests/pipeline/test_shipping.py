@@ -7,10 +7,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-from headwater.pipeline.shipping import PACKAGE, make_zip
+from headwater.pipeline.shipping import files, make_zip
 
 IMPORTS = """
-import headwater.pipeline.lake.sink, headwater.pipeline.source, headwater.bench.balance_simulation, sys
+import headwater.pipeline.lake.sink, headwater.pipeline.source, headwater.routing.shared, sys
 print(headwater.__file__, any(name.endswith("__mypyc") for name in sys.modules), sep="|")
 """
 
@@ -38,5 +38,5 @@ def test_executors_can_do_their_work_with_it(tmp_path: Path) -> None:
 def test_it_has_every_python_file(tmp_path: Path) -> None:
     names = zipfile.ZipFile(make_zip(tmp_path)).namelist()
     ours = {each.removeprefix("headwater/") for each in names if each.startswith("headwater/")}
-    assert ours == {each.relative_to(PACKAGE).as_posix() for each in PACKAGE.rglob("*.py")}
+    assert ours == {each.relative_to(files()).as_posix() for each in files().rglob("*.py")}
     assert "mypy_extensions.py" in names

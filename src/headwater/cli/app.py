@@ -15,8 +15,8 @@ from headwater.cli.edge import edge
 from headwater.cli.fleet import fleet
 from headwater.cli.passwd import passwd
 from headwater.cli.pipeline import pipeline
+from headwater.cli.plugins import PluggedGroup
 from headwater.cli.pub import pub
-from headwater.cli.reproduce import reproduce
 from headwater.cli.store import store
 from headwater.cli.sub import sub
 from headwater.cli.top import top
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="headwater",
+    cls=PluggedGroup,
     help="MQTT from the edge to the lakehouse, nothing lost on the way.",
     no_args_is_help=True,
     add_completion=False,
@@ -47,7 +48,6 @@ app.add_typer(config_commands)
 app.add_typer(store)
 app.add_typer(edge)
 app.add_typer(pipeline)
-app.add_typer(reproduce)
 
 
 class LogLevel(StrEnum):

@@ -22,10 +22,10 @@ from headwater.cli.failure import complain, fail
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from headwater.bench.fleet import Fleet
-    from headwater.bench.node import RunningNode
     from headwater.cli.demo_pipeline import DemoPipeline
     from headwater.client import Client
+    from headwater.fleet.devices import Fleet
+    from headwater.fleet.node import RunningNode
 
 EVERY: Final = 0.5
 PLAIN_EVERY: Final = 2.0
@@ -54,8 +54,8 @@ def demo(
 ) -> None:
     """Run a node (MQTT, store, REST), a small simulated fleet, and the pipeline that brings it into tables; show what
     flows, and say what to try. Ctrl-C stops all of it."""
-    from headwater.bench.contenders import BrokerError
-    from headwater.bench.fleet import Fleet
+    from headwater.fleet.devices import Fleet
+    from headwater.fleet.process import BrokerError
 
     fleet = Fleet(TOPICS, devices, rate, seed=1)
     _interrupt_by_signals()
@@ -88,7 +88,7 @@ def _interrupt_by_signals() -> None:
 @contextmanager
 def _node(folder: Path, port: int, rest_port: int) -> Iterator[RunningNode]:
     """Not in our process group: Ctrl-C on the terminal is for us, and we end it when our part is done."""
-    from headwater.bench.node import RunningNode
+    from headwater.fleet.node import RunningNode
 
     with RunningNode(
         folder, port=_free("MQTT", port), rest_port=_free("REST", rest_port), own_group=True, log_level="warning"
@@ -108,7 +108,7 @@ def _pipeline(node: RunningNode, folder: Path, is_wanted: bool) -> DemoPipeline 
 
 
 def _free(what: str, port: int) -> int:
-    from headwater.bench.contenders import free_port
+    from headwater.fleet.process import free_port
 
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -122,8 +122,8 @@ def _free(what: str, port: int) -> int:
 
 
 async def _show(node: RunningNode, fleet: Fleet, seconds: float | None, shown: Shown) -> None:
-    from headwater.bench.fleet import Publisher
     from headwater.client import Client
+    from headwater.fleet.devices import Publisher
 
     task = asyncio.current_task()
     assert task is not None

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from headwater.cli.lakes import NOT_INSTALLED
 
 if TYPE_CHECKING:
-    from headwater.bench.node import RunningNode
     from headwater.cli.pipeline_view import PipelineView
+    from headwater.fleet.node import RunningNode
 
 SETTINGS: Final = """\
 # The pipeline of the demo: small windows, so that there is something to see soon. docs/pipeline.md has all settings.

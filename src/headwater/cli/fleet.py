@@ -12,8 +12,8 @@ from headwater.cli.connection import ConnectionOptions, Qos, on_signals, run, wi
 from headwater.cli.failure import complain
 
 if TYPE_CHECKING:
-    from headwater.bench.fleet import Fleet, Published
     from headwater.client import Client
+    from headwater.fleet.devices import Fleet, Published
 
 
 @with_connection_options
@@ -40,9 +40,9 @@ def fleet(
     lateness: Annotated[float, typer.Option("--lateness", min=0.0, help="By so many seconds.")] = 5.0,
 ) -> None:
     """Publish as a fleet of devices does: JSON of about 100 bytes with a time (ts) and a value that wanders."""
-    from headwater.bench.fleet import PATTERNS, Fleet, FleetError
     from headwater.cli.properties import parse_properties
     from headwater.client import Reconnect
+    from headwater.fleet.devices import PATTERNS, Fleet, FleetError
 
     try:
         wanted = Fleet(tuple(topics or PATTERNS), devices, rate, seed, silent, late, lateness)
@@ -55,7 +55,7 @@ def fleet(
 async def _publish(
     client: Client, fleet: Fleet, qos: int, count: int | None, seconds: float | None, quiet: bool
 ) -> int:
-    from headwater.bench.fleet import Publisher
+    from headwater.fleet.devices import Publisher
 
     async with client:
         publisher = Publisher(client, qos)

@@ -230,7 +230,7 @@ def _plot(command: str, answer: pa.Table, columns: str | None, file: Path | None
     except PlotError as error:
         fail(command, f"{error}.")
     except ImportError as error:
-        fail(command, f"a plot in a file needs {error.name}: pip install matplotlib")
+        fail(command, f"a plot in a file needs {error.name}: pip install 'headwater[plot]'")
     except OSError as error:
         fail(command, f"cannot write {file}: {error.strerror or error}.")
     from rich.console import Console

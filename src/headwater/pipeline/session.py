@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.pipeline.java import QUICK_JAVA, use_java
 from headwater.pipeline.masters import NoMaster, check_master
-from headwater.pipeline.shipping import make_zip
+from headwater.pipeline.shipping import OURS, make_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,13 +189,13 @@ def _started(builder: Any) -> SparkSession:
     return session
 
 
-def ship(session: SparkSession, master: str) -> None:
-    """The package, to executors; those of a local session have it."""
+def ship(session: SparkSession, master: str, package: str = OURS) -> None:
+    """A package, to executors; those of a local session have it."""
     if master.startswith("local"):
         return
     folder = Path(tempfile.mkdtemp(prefix="headwater-ship-"))
     atexit.register(shutil.rmtree, folder, True)
-    archive = make_zip(folder)
+    archive = make_zip(folder, package)
     if master.startswith("sc://"):
         session.addArtifact(str(archive), pyfile=True)
     else:

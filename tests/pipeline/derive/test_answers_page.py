@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.bench.fleet_day import START, Plan, batches
 from headwater.pipeline.decoding import Rules, decode
 from headwater.pipeline.derive.completeness import completeness
 from headwater.pipeline.derive.gold import gold
@@ -28,6 +27,7 @@ from headwater.pipeline.light import answer as duckdb_answer
 from headwater.pipeline.sql import Question
 from headwater.pipeline.tables import BY_NAME
 from headwater.pipeline.views import answer as spark_answer
+from headwater_lab.fleet_day import START, Plan, batches
 
 PAGE = Path(__file__).parents[3] / "docs" / "pipeline-answers.md"
 QUERIES = dict(re.findall(r"^(\d+)\. .*?```sql\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE))

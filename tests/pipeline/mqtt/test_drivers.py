@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from headwater.bench.spark_cluster import cluster
+from headwater_lab.spark_cluster import cluster
 from tests.pipeline.bare_python import make_bare_python
 from tests.pipeline.mqtt.queries import Query, numbered, options, publish, query, wait_until
 

@@ -13,8 +13,8 @@ import pytest
 import trustme
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from headwater.bench.node import RunningNode
 from headwater.client import Properties
+from headwater.fleet.node import RunningNode
 from headwater.pipeline.mqtt.keeper import Keeper, SpoolerFailed, send_away
 from headwater.pipeline.mqtt.remote import Address, Remote, SpoolerError, records
 from headwater.pipeline.mqtt.source import SpoolLost

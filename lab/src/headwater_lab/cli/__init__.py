@@ -1,0 +1,1 @@
+"""What the lab adds to the command `headwater`."""

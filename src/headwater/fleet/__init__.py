@@ -1,0 +1,1 @@
+"""What a demonstration needs: simulated devices, and a node in a process of its own."""

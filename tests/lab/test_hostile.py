@@ -1,0 +1,119 @@
+"""The campaign of attacks: what it makes of what it measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headwater.fleet.process import BrokerError
+from headwater_lab import hostile
+from headwater_lab.hostile import AttackOutcome, line, main, markdown
+from headwater_lab.hostile_field import Attack
+from headwater_lab.hostile_ground import ATTACKS
+
+MIB = 1 << 20
+
+
+def outcome(**others: object) -> AttackOutcome:
+    made = AttackOutcome(
+        "slowloris",
+        p50={"alone": [50.0] * 3, "during": [60.0] * 3, "after": [50.0] * 3},
+        p99={"alone": [100.0, 100.0, 400.0], "during": [150.0, 170.0, 9000.0], "after": [100.0] * 3},
+        counts={"connections": 100, "packets": 1000, "bytes": 50_000_000, "ends": 3},
+        seconds=10.0,
+        cpu=2.5,
+        before=40 * MIB,
+        peak=50 * MIB,
+        after_first=45 * MIB,
+        after=46 * MIB,
+    )
+    for name, value in others.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_the_ratio_is_the_median_over_the_rounds() -> None:
+    assert outcome().ratio == 1.7
+
+
+def test_a_good_outcome() -> None:
+    assert outcome().remarks() == []
+    assert line(outcome()) == (
+        "slowloris            p99 100 / 170 / 100 µs, ratio 1.70; memory 40 / 50 / 46 MiB; CPU 25 %; "
+        "10 connections/s, 100 packets/s, 5 MB/s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "said", "fails"),
+    [
+        ({"peak": 100 * MIB}, "took 60 MiB, more than 20", True),
+        ({"after": 60 * MIB}, "memory grows: 45 MiB after the first round, 60 after the last", True),
+        ({"violations": {"lost": 2, "gaps": 0}}, "lost 2 messages of good clients", True),
+        ({"error": "it ended"}, "it ended", True),
+        ({"p99": {"alone": [100.0], "during": [201.0], "after": [1.0]}}, "p99 of others above 2 ×", False),
+    ],
+)
+def test_what_is_remarked_on(others: dict[str, object], said: str, fails: bool) -> None:
+    made = outcome(**others)
+    assert made.remarks() == [said]
+    assert made.failures() == ([said] if fails else [])
+    assert f"- slowloris: {said}." in markdown([made], {"date": "today"})
+
+
+def test_the_table() -> None:
+    text = markdown([outcome()], {"date": "today"})
+    assert "| 1.70 (100 → 170) | 25 % | 40 / 50 / 46 |" in text
+    assert ATTACKS["slowloris"].answer in text
+    assert "- None." in text
+
+
+def test_every_attack_is_described() -> None:
+    for attack in ATTACKS.values():
+        assert attack.what and attack.answer
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    assert [text.split()[0] for text in capsys.readouterr().out.splitlines()] == list(ATTACKS)
+
+
+def test_an_unknown_attack(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", "slowloris,hugs"])
+    assert "no attack is called hugs" in capsys.readouterr().err
+
+
+class FakeCampaign:
+    def __init__(self, *arguments: object) -> None:
+        pass
+
+    def run(self, attack: Attack) -> AttackOutcome:
+        return outcome(attack=attack.name, error="it ended" if attack.name == "retained" else "")
+
+
+@pytest.mark.parametrize("only", ["", "slowloris"])
+def test_a_full_run_is_kept(only: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostile, "Campaign", FakeCampaign)
+    monkeypatch.setattr(hostile, "build", lambda folder: None)
+    monkeypatch.setattr(hostile, "be_urgent", lambda: False)
+    (tmp_path / "hostile.md").write_text("# By hand\n")
+    file = tmp_path / "out.json"
+    arguments = ["--docs", str(tmp_path), "--json", str(file), *(["--only", only] if only else [])]
+    assert main(arguments) == (0 if only else 1)
+    assert json.loads(file.read_text())["results"][0]["attack"] == "slowloris"
+    page = (tmp_path / "hostile.md").read_text()
+    assert page.startswith("# By hand\n")
+    assert ("| slowloris |" in page) == (not only)
+    assert len(list((tmp_path / "results").glob("hostile-*.json"))) == (0 if only else 1)
+
+
+def test_a_broker_that_ends_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def ended(*arguments: object) -> None:
+        raise BrokerError("it ended")
+
+    monkeypatch.setattr(hostile, "ground", ended)
+    campaign = hostile.Campaign(None, tmp_path, 1, 1.0, "")  # type: ignore[arg-type]
+    assert campaign.run(ATTACKS["slowloris"]).failures() == ["it ended"]
