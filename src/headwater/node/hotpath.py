@@ -41,6 +41,8 @@ PUBACK_HEAD: Final = b"\x40\x02"
 PUBACK_NOBODY_HEAD: Final = b"\x40\x03"
 PUBACK_NOBODY_TAIL: Final = b"\x10"
 CONNECT_BYTE: Final = 0x10
+EFFORT: Final = 64
+"""Receivers after which the clock is looked at: some ten microseconds."""
 LONG_TOPIC: Final = 1
 """The first byte of a topic's length: above, it is not remembered, and to look for it takes 10 µs for 64 KiB."""
 
@@ -55,6 +57,8 @@ class HotPath(Collecting):
         """The disk has too little room: who publishes is not read from until it has."""
         self.fanouts = Fanouts(LocalRoutes(router, self))
         router.feed.listen(self.fanouts)
+        self.effort = 0
+        """Receivers that were given messages one after another since the clock was last looked at."""
         self.run = Run(None)
         """One for all: each is handed over before the next is made."""
 
@@ -128,11 +132,15 @@ class HotPath(Collecting):
                     after = self._publish0(channel, data, pos, p, end)
                     if after > 0:
                         pos = after
+                        if self.effort > EFFORT and self._must_wait(channel, n - pos):
+                            return pos
                         continue
                 elif first == 0x32 and self.takes_qos1:
                     after = self._publish1(channel, data, pos, p, end)
                     if after > 0:
                         pos = after
+                        if self.effort > EFFORT and self._must_wait(channel, n - pos):
+                            return pos
                         continue
                 elif first == 0x40 and remaining == 2:
                     pos = self._pubacks(channel, data, pos)
@@ -148,6 +156,15 @@ class HotPath(Collecting):
                 return pos
             fast = channel.fast and self.enabled
         return pos
+
+    def _must_wait(self, channel: Channel, left: int) -> bool:
+        """Messages to many groups, or recipients with wishes of their own, take long: whether this turn has no time for
+        the channel's other packets."""
+        self.effort = 0
+        if left < 2 or time.monotonic() <= self.until:
+            return False
+        self.slow.postponed(channel)
+        return True
 
     # ---- PUBLISH -----------------------------------------------------------------------------------------------
 
@@ -211,6 +228,7 @@ class HotPath(Collecting):
             fanout.store.take0(run)
         for destination in fanout.destinations:
             destination.take0(run)
+        self.effort += fanout.width
         return end
 
     def _publish1(self, channel: Channel, data: bytes, pos: int, p: int, end: int) -> int:
@@ -292,9 +310,12 @@ class HotPath(Collecting):
                 break
             if not (data[te + size] or data[te + size + 1]):
                 break
+            if count * fanout.width > EFFORT:
+                break
             te += size
             end += size
         stats = self.stats
+        self.effort += count * fanout.width
         stats.publish_received += count
         stats.received += count
         stats.sent += count

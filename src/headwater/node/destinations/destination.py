@@ -95,6 +95,8 @@ class Destination:
     """Whether what it takes with QoS 1 is kept on disk until somebody has acknowledged it."""
     owed = False
     """Whether somebody may get a message with QoS 1 or 2."""
+    width = 0
+    """To how many a message goes at once, one after another: what takes longer the more there are."""
     drops_properties = False
     """Whether somebody gets QoS 1 packets without their properties, who may come back and want them."""
 
@@ -173,8 +175,10 @@ class Fanout:
         self.durable = False
         self.owed = False
         self.drops_properties = False
+        self.width = 0
         ways = 0
         for each in destinations:
+            self.width += each.width
             self.somebody = self.somebody or each.counts
             self.durable = self.durable or each.durable
             self.owed = self.owed or each.owed

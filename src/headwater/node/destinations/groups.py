@@ -19,12 +19,17 @@ from headwater.wire.decode import FROM_CLIENT
 MANY: Final = 8
 """Messages of a run that are left, from which on a dispatcher is asked whether a member may get several of them."""
 
+FEW: Final = 8
+"""Groups that get a run before somebody else has a turn; of more, each packet may be the last of one."""
+
 
 class SharedGroups(Destination):
     def __init__(self, sending: Sending, groups: list[Group]) -> None:
         self.sending = sending
         self.groups = groups
         self.owed = True
+        self.width = len(groups)
+        self.one_by_one = len(groups) > FEW
         for group in groups:
             if group.number:
                 self.durable = True

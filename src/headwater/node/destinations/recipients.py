@@ -32,6 +32,7 @@ class Recipients(Destination):
         (self.special if is_connected else self.absent).append(recipient)
         self.reaches_clients = True
         self.one_by_one = True
+        self.width += 1
         if recipient.qos:
             self.owed = True
             if cast(Session, recipient.session).durable:
