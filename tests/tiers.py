@@ -29,7 +29,7 @@ NOT_FAST: Final = (
     "tests/node/bridge/test_mosquitto.py",
     "tests/node/delivery/test_opening.py",
     "tests/node/delivery/test_power_cuts.py",
-    "tests/node/persistence/test_keeping.py",
+    "tests/node/persistence/test_persistence.py",
     "tests/node/persistence/test_mosquitto_db.py",
     "tests/node/test_mosquitto_bridges.py",
     "tests/node/test_run.py",
@@ -83,10 +83,10 @@ def select_fast(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = [each for each in items if not is_fast(each)]
     items[:] = [each for each in items if is_fast(each)]
     config.hook.pytest_deselected(items=left_out)
-    sys.addaudithook(_refuse)
+    sys.addaudithook(refuse)
 
 
-def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+def refuse(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "subprocess.Popen":
         program = os.path.basename(os.fsdecode(arguments[0]))
         if program in OTHERS:
