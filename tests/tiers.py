@@ -29,11 +29,13 @@ NOT_FAST: Final = (
     "tests/node/bridge/test_mosquitto.py",
     "tests/node/delivery/test_opening.py",
     "tests/node/delivery/test_power_cuts.py",
-    "tests/node/persistence/test_keeping.py",
+    "tests/node/persistence/test_persistence.py",
     "tests/node/persistence/test_mosquitto_db.py",
     "tests/node/test_mosquitto_bridges.py",
+    "tests/node/test_run.py",
     "tests/node/transports/test_browser.py",
     "tests/node/transports/test_clients.py",
+    "tests/node/transports/test_scenarios.py",
     "tests/pipeline/derive",
     "tests/pipeline/jobs",
     "tests/pipeline/lake/test_any_query.py",
@@ -47,12 +49,19 @@ NOT_FAST: Final = (
     "tests/pipeline/test_session.py",
     "tests/test_build.py",
     "tests/test_cli.py",
+    "tests/test_cli_data.py",
     "tests/test_cli_demo.py",
+    "tests/test_cli_edge.py",
+    "tests/test_cli_output.py",
+    "tests/test_cli_passwd.py",
     "tests/test_cli_pipeline.py",
+    "tests/test_cli_store.py",
+    "tests/test_cli_top.py",
+    "tests/test_cli_transports.py",
     "tests/test_examples.py",
     "tests/test_scenarios_against_mosquitto.py",
 )
-"""They start Java, another broker or a broker of ours again and again, or kill it; not even imported."""
+"""They start Java, another broker, or the command again and again, or kill it. They are not even imported."""
 SPARK: Final = "one_spark"
 OTHERS: Final = frozenset({"java", "mosquitto", "spark-class", "spark-submit"})
 """Programs that no test of this tier starts."""
@@ -74,10 +83,10 @@ def select_fast(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = [each for each in items if not is_fast(each)]
     items[:] = [each for each in items if is_fast(each)]
     config.hook.pytest_deselected(items=left_out)
-    sys.addaudithook(_refuse)
+    sys.addaudithook(refuse)
 
 
-def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+def refuse(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "subprocess.Popen":
         program = os.path.basename(os.fsdecode(arguments[0]))
         if program in OTHERS:

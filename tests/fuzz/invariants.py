@@ -214,7 +214,7 @@ def _parts(destination: Destination) -> dict[str, set[object]]:
         names = ("members4", "members5", "unacked4", "unacked5", "acked4", "acked5")
         return {name: set(getattr(destination, name)) for name in names}
     if isinstance(destination, Recipients):
-        names = ("special", "absent", "unreachable")
-        return {name: {recipient.session for recipient in getattr(destination, name)} for name in names}
+        lists = ("special", "absent", "unreachable")
+        return {name: {recipient.session for recipient in getattr(destination, name)} for name in lists}
     assert isinstance(destination, SharedGroups)
     return {"groups": set(destination.groups)}

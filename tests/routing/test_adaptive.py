@@ -1,4 +1,4 @@
-"""What `adaptive` makes of what it is told, one thing at a time. How good it is overall, tests/bench shows."""
+"""What `adaptive` makes of what it is told, one thing at a time. How good it is overall, tests/lab shows."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ def test_a_line_that_is_cut_loses_nothing_and_repeats_no_qos_2(cut_at: Cuts, pro
                     arrived = [group.create_task(collect(each)) for each in (here, there)]
                     for each in (here, there):
                         group.create_task(publish(each))
-                for each in arrived:
-                    check(each.result(), once=True)
+                for task in arrived:
+                    check(task.result(), once=True)
                 await until(lambda: near.bridges()[0].waiting == 0)
 
     run(scenario())
@@ -96,8 +96,8 @@ def test_a_local_connection_that_is_lost_loses_nothing(protocol: str) -> None:
                 arrived = [group.create_task(collect(each)) for each in (here, there)]
                 for each in (here, there):
                     group.create_task(publish(each))
-            for each in arrived:
-                check(each.result(), once=True)
+            for task in arrived:
+                check(task.result(), once=True)
 
     run(scenario())
 

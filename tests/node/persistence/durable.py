@@ -203,9 +203,9 @@ class Device:
             self.open_ids.discard(packet.packet_id)
             self.to_answer.append(Pubcomp(packet.packet_id))
         elif isinstance(packet, (Puback, Pubrec)):
-            outgoing = self.publishing.get(packet.packet_id)
-            if isinstance(outgoing, Publish):
-                self.acknowledged.add(outgoing.payload)
+            published = self.publishing.get(packet.packet_id)
+            if isinstance(published, Publish):
+                self.acknowledged.add(published.payload)
             if isinstance(packet, Puback):
                 self.publishing.pop(packet.packet_id, None)
             else:

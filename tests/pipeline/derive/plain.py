@@ -26,7 +26,7 @@ def is_number(row: Row) -> bool:
 
 def belongs(row: Row, settings: Settings) -> bool:
     end = begin_of(row["time"], settings.window) + timedelta(seconds=settings.window)
-    return row["clock"] == "ok" and row["arrival"] < end + timedelta(seconds=settings.lateness)
+    return bool(row["clock"] == "ok" and row["arrival"] < end + timedelta(seconds=settings.lateness))
 
 
 def gold(silver: list[Row], start: datetime, end: datetime, settings: Settings) -> list[Row]:
@@ -149,7 +149,7 @@ def completeness(
     end: datetime,
     erased: list[tuple[str, int, int]] | None = None,
 ) -> list[Row]:
-    answers = {}
+    answers: dict[tuple[str, datetime | None], Row] = {}
     for store, behind in stores.items():
         minute = begin_of(start, 60)
         while minute < end:

@@ -71,5 +71,5 @@ def unaccounted(lake: Lake) -> int:
     """Readings with a number that arrived before windows were final, and are neither in gold nor in late."""
     until = lake.snapshot(GOLD).note("until") or 0
     final = [row for row in contents(lake, SILVER) if row["time"].timestamp() * 1e6 < until]
-    late = sum(row["behind"] + row["ahead"] for row in contents(lake, LATE))
-    return len(final) - sum(row["count"] for row in contents(lake, GOLD)) - late
+    late: int = sum(row["behind"] + row["ahead"] for row in contents(lake, LATE))
+    return len(final) - sum(int(row["count"]) for row in contents(lake, GOLD)) - late

@@ -119,7 +119,8 @@ def test_all_forms_say_what_the_store_says(lasting: Served, some: list[Entry], q
     lasting.use(store)
     lasting.writer.write_entries(numbered(some))
     lasting.writer.sync()
-    caller = lasting.gate.callers["plain"] = PlainTopics()
+    caller = PlainTopics()
+    lasting.gate.callers["plain"] = caller  # type: ignore[assignment] # as narrow as the test needs
     expected = found(store, query._replace(may_read=caller.may_read if ruled else None))
     for form in FORMS:
         asked = {**parameters(query), "format": form}

@@ -141,8 +141,8 @@ def test_others_are_served_while_long_answers_are_made() -> None:
                 assert served.call("GET", "/v1/readers").status_code == 200
         finally:
             stop.set()
-            for each in readers:
-                each.close()
+            for reader in readers:
+                reader.close()
             for thread in threads:
                 thread.join(PATIENCE)
 
