@@ -55,6 +55,21 @@ def test_a_batch_is_never_larger_than_allowed_and_takes_what_it_may(case: Case, 
     assert all(0 <= count <= waiting(case).get(id, 0) for id, count in taken.items())
 
 
+def test_rounding_takes_no_more_than_a_store_has() -> None:
+    """An end behind the last message would pass over the one that comes next: it would never be read."""
+    found = {id: now(id, 1, 1 + count) for id, count in {"a": 1, "b": 10, "c": 10}.items()}
+    end = admit(dict.fromkeys(found, 0), found, 20)
+    assert end["a"] == 1 and sum(end.values()) == 20
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.integers(1, 60))
+def test_small_stores_are_never_overdrawn(counts: list[int], most: int) -> None:
+    found = {IDS[number]: now(IDS[number], 1, 1 + count) for number, count in enumerate(counts)}
+    end = admit(dict.fromkeys(found, 0), found, most)
+    assert all(end[id] <= found[id].last for id in found)
+    assert sum(end.values()) == min(most, sum(counts))
+
+
 @given(cases(), limits)
 def test_every_store_gets_something_if_there_is_room_for_all(case: Case, most: int | None) -> None:
     end = admit(case.start, case.found, most)

@@ -2,8 +2,9 @@
 
 Theory. Stores share a batch in proportion to what waits in each, so that all come to their ends at about the same time,
 and a store with little is not starved by one with much: each with anything waiting gets one message at least, for which
-those with the most give theirs. What rounding leaves goes to those with the largest remainders. It is a function of its
-arguments alone, to the order of its result: Spark compares offsets as text.
+those with the most give theirs. What rounding leaves goes to those with the largest remainders that have more: an end
+behind a store's last message would pass over the next one. It is a function of its arguments alone, to the order of its
+result: Spark compares offsets as text.
 """
 
 from __future__ import annotations
@@ -49,8 +50,11 @@ def _shares(waiting: Mapping[str, int], most: int) -> dict[str, int]:
     taken = {id: max(1, most * count // total) for id, count in waiting.items() if count}
     left = most - sum(taken.values())
     by_remainder = sorted(taken, key=lambda id: (-(most * waiting[id] % total), id))
-    for id in by_remainder[: max(0, left)]:
-        taken[id] += 1
+    while left > 0:  # more waits than is allowed, so there is somebody who can take it
+        for id in by_remainder:
+            if left > 0 and taken[id] < waiting[id]:
+                taken[id] += 1
+                left -= 1
     for _ in range(-left):
         id = max((id for id in taken if taken[id]), key=lambda each: (taken[each], -waiting[each], each))
         taken[id] -= 1
