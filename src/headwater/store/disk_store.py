@@ -124,6 +124,11 @@ class DiskStore(DiskReading):
             self._sealer = threading.Thread(target=self._seal_again_and_again, name="headwater-seal", daemon=True)
             self._sealer.start()
 
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self._folder.path
+
     # ---- opening -----------------------------------------------------------------------------------------------
 
     def _load(self) -> None:

@@ -16,7 +16,7 @@ class LocalReach(Reach):
         self._desk = desk
         self._loop = loop
 
-    async def ask(self, operation: str, **arguments: Any) -> Any:
+    async def ask(self, operation: str, /, **arguments: Any) -> Any:
         if self._loop is None:
             return await self._asked(operation, arguments)
         work = self._asked(operation, arguments)

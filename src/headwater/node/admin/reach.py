@@ -14,7 +14,7 @@ class BrokerStopped(Exception):
 
 
 class Reach:
-    async def ask(self, operation: str, **arguments: Any) -> Any:
+    async def ask(self, operation: str, /, **arguments: Any) -> Any:
         """What the operation returns: bytes, which are JSON, or values of JSON, or dataclasses that TypeAdapter makes
         of such values. Raises what it raises, and BrokerStopped."""
         raise NotImplementedError
