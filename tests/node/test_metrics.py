@@ -9,7 +9,8 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from headwater.node.group_view import GroupView, MemberView
-from headwater.node.metrics import LAG_EVERY, MOST_GROUPS, BrokerCollector, Lag
+from headwater.node.metrics import MOST_GROUPS, BrokerCollector, InsideCollector
+from headwater.node.seen import LAG_EVERY, Lag, see
 from headwater.node.statistics import Statistics
 from tests.node.admin.api import Api
 
@@ -46,7 +47,8 @@ def test_groups_are_bounded() -> None:
 def test_lag_is_how_late_a_timer_is() -> None:
     api = Api()
     registry = CollectorRegistry()
-    lag = Lag(api.broker, registry)
+    lag = Lag(api.broker)
+    registry.register(InsideCollector(lambda: see(api.broker, [], lag=lag.seen)))
     lag.start()
     timers = api.memory.server.timers
     assert timers.soonest <= time.monotonic() + LAG_EVERY

@@ -12,6 +12,7 @@ from headwater.store.extract import Extraction
 from headwater.store.memory import MemoryStore
 from headwater.store.retention import Retention
 from headwater.store.store import Store
+from tests.store.followed import Followed
 
 COMMIT = 10
 """Messages that a test may write together, if it asks how many are removed together."""
@@ -24,6 +25,8 @@ class Kind(NamedTuple):
     name: str
     block: int = 0
     by_hand: bool = False
+    followed: bool = False
+    """Whether what is written by one is read by another."""
 
     @property
     def on_disk(self) -> bool:
@@ -45,7 +48,7 @@ class Kind(NamedTuple):
     ) -> Store:
         if not self.on_disk:
             return MemoryStore(id, extraction, retention)
-        return DiskStore(
+        return (Followed if self.followed else DiskStore)(
             folder,
             id=id,
             extraction=extraction,
@@ -59,7 +62,8 @@ class Kind(NamedTuple):
 MEMORY = Kind("memory")
 ON_DISK = [Kind(f"disk-{block}", block) for block in (7, 64, 65536)]
 """Tests fill many blocks, some, and none."""
-KINDS = [MEMORY, *ON_DISK]
+FOLLOWED = [Kind(f"followed-{block}", block, followed=True) for block in (7, 65536)]
+KINDS = [MEMORY, *ON_DISK, *FOLLOWED]
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 every_kind_on_disk = pytest.mark.parametrize("kind", ON_DISK, ids=lambda kind: kind.name)

@@ -81,6 +81,25 @@ def open_rocks(
         raise explained("open", path, error) from None
 
 
+def follow_rocks(path: Path, own: Path, options: Options, families: dict[str, Options]) -> Rdict:
+    """The store in `path`, which another process writes to, for reading: RocksDB's secondary instance. It sees what had
+    been written when it was opened, or when `try_catch_up_with_primary` was called last; its own log goes to `own`.
+
+    Measured with rocksdict 0.3.29: batches are seen whole, but where the writer has just turned a buffer into a file,
+    one look may miss what was in it, and the next one sees it. So whoever follows has to know what must be there. It
+    keeps all files open (what the writer deletes can be read on). Raises StorageError.
+    """
+    from rocksdict import AccessType, Rdict
+
+    for each in (options, *families.values()):
+        each.set_max_open_files(-1)
+    try:
+        own.mkdir(mode=0o700, exist_ok=True)
+        return Rdict(str(path), options, families, AccessType.secondary(str(own)))
+    except Exception as error:
+        raise explained("follow", path, error) from None
+
+
 def rocks_options(*, write_buffer: int, cache: int, compression: Compression = "lz4") -> Options:
     """For a store, or for one family of it, which then has the buffers and the cache for itself.
 

@@ -2,38 +2,32 @@
 
 Names are those of the field: `_total` for what only grows, base units (bytes, seconds), labels only where their values
 are few. Shared groups are the one label that clients choose; no more than `MOST_GROUPS` are shown one by one.
-
-Lag is how late a timer of the data plane is called. A look every `LAG_EVERY` seconds is enough to see a loop that is
-kept from its work, and costs nothing that could be measured.
 """
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Histogram, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from headwater import __version__
 from headwater.build_info import describe, module_states
 from headwater.node.advice.metrics import AdviceCollector
 from headwater.node.bridge.metrics import BridgeCollector
-from headwater.node.bridge.view import BridgeView
-from headwater.node.broker import Broker
 from headwater.node.delivery.metrics import StoreCollector
 from headwater.node.group_view import GroupView
+from headwater.node.seen import LAG_BUCKETS, Seen, see, see_store
 from headwater.node.statistics import Statistics
 
+if TYPE_CHECKING:
+    from headwater.node.broker import Broker
+
 MOST_GROUPS: Final = 100
-LAG_EVERY: Final = 0.1
-LAG_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 GAUGES: Final = {
     "connections": "Clients connected now.",
@@ -141,64 +135,8 @@ def _group_metrics(groups: list[GroupView]) -> Iterator[Metric]:
 
 
 class InsideCollector(Collector):
-    """What should not grow while the load stays the same."""
+    """What should not grow while the load stays the same, and how late timers are."""
 
-    def __init__(self, timers: Callable[[], int], tasks: Callable[[], int]) -> None:
-        self._timers = timers
-        self._tasks = tasks
-
-    def describe(self) -> list[Metric]:
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        tasks = self._tasks()
-        blocks = sys.getallocatedblocks()
-        yield GaugeMetricFamily("headwater_timers", "Deadlines that are waited for.", value=self._timers())
-        yield GaugeMetricFamily("headwater_tasks", "Tasks of the broker's event loop.", value=tasks)
-        yield GaugeMetricFamily("headwater_memory_blocks", "Blocks of memory that Python has in use.", value=blocks)
-
-
-class Lag:
-    """Measures how late the data plane's timers are, as long as it runs."""
-
-    def __init__(self, broker: Broker, registry: CollectorRegistry) -> None:
-        self._broker = broker
-        self._due = 0.0
-        self._stopped = False
-        self._histogram = Histogram(
-            "headwater_loop_lag_seconds",
-            "How late a timer was called, looked at ten times a second.",
-            buckets=LAG_BUCKETS,
-            registry=registry,
-        )
-
-    def start(self) -> None:
-        now = time.monotonic()
-        self._due = now + LAG_EVERY
-        self._broker.server.timers.at(self._due, self._look)
-        self._broker.server.plane.wake()
-
-    def stop(self) -> None:
-        self._stopped = True
-
-    def _look(self) -> None:
-        self._histogram.observe(max(0.0, time.monotonic() - self._due))
-        if not self._stopped:
-            self.start()
-
-
-@dataclass
-class Seen:
-    """What was seen of a broker on its own loop, to be told by another thread."""
-
-    statistics: Statistics
-    groups: list[GroupView]
-    bridges: list[BridgeView]
-    advice: list[Metric]
-    tasks: int
-
-
-class _AdviceSeen(Collector):
     def __init__(self, seen: Callable[[], Seen]) -> None:
         self._seen = seen
 
@@ -206,29 +144,36 @@ class _AdviceSeen(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._seen().advice
+        now = self._seen()
+        yield GaugeMetricFamily("headwater_timers", "Deadlines that are waited for.", value=now.timers)
+        yield GaugeMetricFamily("headwater_tasks", "Tasks of the broker's event loop.", value=now.tasks)
+        text = "Blocks of memory that Python has in use."
+        yield GaugeMetricFamily("headwater_memory_blocks", text, value=now.memory_blocks)
+        if now.lag is not None:
+            bounds = [*map(str, LAG_BUCKETS), "+Inf"]
+            buckets = list(zip(bounds, map(float, accumulate(now.lag.counts)), strict=True))
+            text = "How late a timer was called, looked at ten times a second."
+            yield HistogramMetricFamily("headwater_loop_lag_seconds", text, buckets, now.lag.seconds)
 
 
-def see(broker: Broker, groups: list[GroupView]) -> Seen:
-    """On the broker's loop."""
-    try:
-        tasks = len(asyncio.all_tasks())
-    except RuntimeError:  # there is no loop
-        tasks = 0
-    advice = list(AdviceCollector(lambda: broker.server.advising).collect())
-    return Seen(broker.statistics(), groups, broker.bridges(), advice, tasks)
-
-
-def registry_of(broker: Broker, last_seen: Callable[[], Seen] | None = None) -> CollectorRegistry:
-    """A registry of its own, so that two brokers in one process do not meet. Where somebody else looks at the broker
-    (`last_seen`), any thread may ask it; else only the broker's."""
+def registry_of(seen: Callable[[], Seen]) -> CollectorRegistry:
+    """Tells what was seen last. A registry of its own, so that two brokers in one process do not meet."""
     registry = CollectorRegistry()
-    seen = last_seen or (lambda: see(broker, broker.shared_groups()))
     registry.register(BrokerCollector(lambda: seen().statistics, lambda: seen().groups))
     registry.register(BridgeCollector(lambda: seen().bridges))
-    registry.register(StoreCollector(lambda: broker.server.coordinator))
-    registry.register(_AdviceSeen(seen))
-    registry.register(InsideCollector(lambda: len(broker.server.timers), lambda: seen().tasks))
-    ProcessCollector(registry=registry)
+    registry.register(StoreCollector(lambda: seen().store))
+    registry.register(AdviceCollector(lambda: seen().advice))
+    registry.register(InsideCollector(seen))
+    ProcessCollector(pid=lambda: seen().process, registry=registry)
     PlatformCollector(registry=registry)
     return registry
+
+
+def registry_of_broker(broker: Broker) -> CollectorRegistry:
+    """The same for a program of one's own, which asks on the broker's loop."""
+
+    def seen() -> Seen:
+        coordinator = broker.server.coordinator
+        return see(broker, broker.shared_groups(), None if coordinator is None else see_store(coordinator))
+
+    return registry_of(seen)

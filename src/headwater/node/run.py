@@ -30,14 +30,10 @@ from headwater.node.selector import run
 from headwater.node.settings import ConfigError
 from headwater.node.statistics import Statistics
 from headwater.node.transports.contexts import CertificateError
-from headwater.node.transports.sockets import address_text, is_loopback
-from headwater.node.web_settings import most_connections
-from headwater.web.admission import SPARE
-from headwater.web.priority import come_first
+from headwater.node.transports.sockets import is_loopback
 
 if TYPE_CHECKING:
-    from headwater.node.admin.serving import AdminServer
-    from headwater.node.delivery.serving import Rest
+    from headwater.node.http.process import HttpProcess
     from headwater.node.transports.listener import Listener
 
 log = logging.getLogger("headwater")
@@ -90,8 +86,6 @@ async def _serve(
     config: Config, live: LiveView | None, read: Callable[[], Config], handler: BackgroundHandler, files: int
 ) -> int:
     keep_what_is_freed()
-    if config.admin.enabled or config.rest.enabled:
-        come_first()
     give_way_soon()
     broker = Broker(config)
     broker.server.most_sockets = files
@@ -105,13 +99,9 @@ async def _serve(
     broker.on_failure = stop.set
     await broker.start()
     _announce(broker)
-    rest: Rest | None = None
     try:
-        rest = await _start_rest(broker) if config.rest.enabled else None
-        admin = await _start_admin(broker, reloader) if config.admin.enabled else None
+        http = await _start_http(broker, reloader) if config.admin.enabled or config.rest.enabled else None
     except BaseException:
-        if rest is not None:
-            await rest.stop()
         await broker.stop()
         raise
     Collector(loop).start()
@@ -119,35 +109,20 @@ async def _serve(
         await _show(broker, live, stop)
     await stop.wait()
     log.info("stopping: %d connections", broker.statistics().connections)
-    if admin is not None:
-        await admin.stop()
-    if rest is not None:
-        await rest.stop()
+    if http is not None:
+        await http.stop()
     await broker.stop()
     return 0 if broker.failure is None else 1
 
 
-async def _start_rest(broker: Broker) -> Rest:
-    """Loaded as the admin API is, beside clients that are served already."""
-    serving = await asyncio.to_thread(import_module, "headwater.node.delivery.serving")
-    assert broker.store is not None
-    rest: Rest = serving.Rest(broker, broker.store)
-    await rest.start()
-    return rest
-
-
-async def _start_admin(broker: Broker, reloader: Reloader) -> AdminServer:
-    """Its libraries take most of a second to load: another thread does that, and clients are served meanwhile."""
-    serving = await asyncio.to_thread(import_module, "headwater.node.admin.serving")
-    admin: AdminServer = serving.AdminServer(broker, broker.config.admin)
-    try:
-        await admin.start()
-    except OSError as error:
-        where = address_text(broker.config.admin.host, broker.config.admin.port)
-        error.filename = f"http://{where} for the admin API (admin.host, admin.port)"
-        raise
-    reloader.token = admin.guard
-    return admin
+async def _start_http(broker: Broker, reloader: Reloader) -> HttpProcess:
+    """A process of its own, beside clients that are served already."""
+    process = await asyncio.to_thread(import_module, "headwater.node.http.process")
+    http: HttpProcess = process.HttpProcess(broker)
+    await http.start()
+    if broker.config.admin.enabled:
+        reloader.token = http
+    return http
 
 
 async def _show(broker: Broker, live: LiveView, stop: asyncio.Event) -> None:
@@ -210,19 +185,17 @@ def _kept_for(broker: Broker) -> str:
 
 
 def _raise_file_limit(config: Config) -> int:
-    """Use as many files as the system lets us, and return how many of them MQTT clients may have: HTTP has its own, so
-    that neither keeps the other out. Warn where that is fewer than were asked for, or few by any measure: the default
-    of `max_connections` is more than most systems give and than most people need."""
+    """Use as many files as the system lets us, and return how many of them MQTT clients may have. Warn where that is
+    fewer than were asked for, or few by any measure: the default of `max_connections` is more than most systems give
+    and than most people need. HTTP has its own, in another process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    http = [each for each in (config.admin, config.rest) if each.enabled]
-    wanted = config.max_connections + SPARE_FILES + sum(each.max_connections + SPARE for each in http)
+    wanted = config.max_connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     limit = wanted if soft == resource.RLIM_INFINITY else soft
     _make_room_for_files(min(wanted, limit))
-    taken = sum(min(each.max_connections, most_connections(limit)) + SPARE for each in http)
-    files = max(1, limit - min(SPARE_FILES, limit // 2) - taken)
+    files = max(1, limit - min(SPARE_FILES, limit // 2))
     if limit < (wanted if "max_connections" in config.model_fields_set else min(wanted, ENOUGH_FILES)):
         log.warning(
             "at most %d MQTT clients can connect at a time, as the limit of open files is %d: raise it with "

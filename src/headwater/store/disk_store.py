@@ -124,6 +124,11 @@ class DiskStore(DiskReading):
             self._sealer = threading.Thread(target=self._seal_again_and_again, name="headwater-seal", daemon=True)
             self._sealer.start()
 
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self._folder.path
+
     # ---- opening -----------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
@@ -329,7 +334,9 @@ class DiskStore(DiskReading):
                 crash_point("store-after-trim")
             removed = sum(extent.size for extent in extents[:gone])
             messages = sum(extent.end - extent.first for extent in extents[:gone])
-            return Trimmed(self.first, messages, removed, held_by)
+        if gone:
+            self.tell_watchers()
+        return Trimmed(self.first, messages, removed, held_by)
 
     def _seal_what_is_due(self, now: int) -> None:
         """Messages that are in no block yet may be too old, or too many, too."""

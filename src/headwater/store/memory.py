@@ -129,7 +129,9 @@ class MemoryStore(ReadStore):
                 self.first += gone
                 self._names = {entry.topic.encode() for entry in (*self._entries, *self._appended)}
                 self._readers.overtaken(without(self._readers.all(), self.first))
-            return Trimmed(self.first, gone, sum(extent.size for extent in extents[:gone]), held_by)
+        if gone:
+            self.tell_watchers()
+        return Trimmed(self.first, gone, sum(extent.size for extent in extents[:gone]), held_by)
 
     def compact(self) -> None:
         pass

@@ -34,6 +34,17 @@ class Readers:
             raise StorageError(f"the record of a reader is damaged ({error}); restore a backup") from None
         self._readers[reader.name] = reader
 
+    def learn(self, reader: Reader) -> None:
+        """What somebody else has brought to disk."""
+        self._readers[reader.name] = reader
+
+    def unlearn(self, name: str | None = None) -> None:
+        """One, or all."""
+        if name is None:
+            self._readers = {}
+        else:
+            self._readers.pop(name, None)
+
     def all(self) -> list[Reader]:
         return sorted(self._readers.copy().values())
 

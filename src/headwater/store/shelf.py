@@ -19,10 +19,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.disk.repair import DamagedLog
-from headwater.disk.rocks import RocksKeys, explained, make_checkpoint, new_batch, open_rocks, rocks_options
+from headwater.disk.rocks import (
+    RocksKeys,
+    explained,
+    follow_rocks,
+    make_checkpoint,
+    new_batch,
+    open_rocks,
+    rocks_options,
+)
 
 if TYPE_CHECKING:
-    from rocksdict import RdictIter
+    from rocksdict import ColumnFamily, RdictIter
 
 MEGA: Final = 1024 * 1024
 BUFFER: Final = 16 * MEGA
@@ -87,7 +95,7 @@ class Shelf(RocksKeys):
             raise DamagedLog(path, [each for each in damages if each.batches], meaning) from error
         super().__init__(path, db)
         self._pages = self._db.get_column_family(PAGES)
-        self._handle = self._db.get_column_family_handle(PAGES)
+        self._handle: ColumnFamily | None = self._db.get_column_family_handle(PAGES)
 
     def write(self, puts: Records, deletes: Iterable[bytes] = (), pages: Records | None = None) -> None:
         """All of it is there after a crash, or nothing."""
@@ -126,6 +134,11 @@ class Shelf(RocksKeys):
         """All records of a kind, in the order of keys."""
         self._check_open()
         return self._items(self._db.iter(), kind, kind)
+
+    def scan_from(self, kind: bytes, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The same, from a key on."""
+        self._check_open()
+        return self._items(self._db.iter(), key, kind)
 
     def is_empty(self) -> bool:
         self._check_open()
@@ -187,7 +200,7 @@ class Shelf(RocksKeys):
         except Exception as error:
             raise self._failed("sync", error) from None
         finally:
-            del self._handle
+            self._handle = None
             self._pages.close()
             self._db.close()
 
@@ -203,3 +216,47 @@ class Shelf(RocksKeys):
             cursor.status()
         except Exception as error:
             raise explained("read from", self.path, error) from None
+
+
+class Before:
+    """Records as they were at a moment, whatever has happened since."""
+
+    def __init__(self, cursor: RdictIter) -> None:
+        self._cursor = cursor
+
+    def get(self, key: bytes) -> bytes | None:
+        self._cursor.seek(key)
+        if self._cursor.valid() and self._cursor.key() == key:
+            value: bytes = self._cursor.value()
+            return value
+        return None
+
+
+class FollowedShelf(Shelf):
+    """The records that another process writes, as of the last `catch_up`; some may be missing until the next one
+    (disk/rocks.py). Nothing can be written. `own` is a folder for its log."""
+
+    def __init__(self, path: Path, own: Path, cache: int) -> None:
+        options = rocks_options(write_buffer=BUFFER, cache=cache // 4)
+        pages = rocks_options(write_buffer=BUFFER, cache=cache - cache // 4, compression="none")
+        RocksKeys.__init__(self, path, follow_rocks(path, own, options, {PAGES: pages}))
+        self._pages = self._db.get_column_family(PAGES)
+        self._handle = None
+
+    def catch_up(self) -> None:
+        self._check_open()
+        try:
+            self._db.try_catch_up_with_primary()
+        except Exception as error:
+            raise explained("follow", self.path, error) from None
+
+    def before(self) -> Before:
+        """The records as they are now."""
+        self._check_open()
+        return Before(self._db.iter())
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._pages.close()
+            self._db.close()

@@ -139,7 +139,8 @@ class Store:
         raise NotImplementedError
 
     def watch(self, tell: Callable[[], None]) -> None:
-        """`tell` is called, by the thread that writes, whenever there is more to read; it must be quick."""
+        """`tell` is called, by the thread that writes or removes, whenever there is more to read, or less; it must be
+        quick."""
         raise NotImplementedError
 
     def unwatch(self, tell: Callable[[], None]) -> None:

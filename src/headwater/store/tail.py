@@ -71,6 +71,24 @@ class Tail:
             left[0] = Part(rest, [key for key in left[0].keys if key not in gone], size)
         self.parts = left
 
+    def drop_before(self, position: int, size: int) -> list[Chunk]:
+        """The same for who does not know the parts of the other: all messages before a position, whose records had
+        `size` bytes. Returns them."""
+        gone: list[Chunk] = []
+        left: list[Part] = []
+        for part in self.parts:
+            chunk = part.chunk
+            at = int(numpy.searchsorted(chunk.position, position, "left"))
+            if at:
+                gone.append(chunk.slice(0, at))
+            if at < len(chunk):
+                left.append(part if not at else Part(chunk.slice(at, len(chunk)), [], part.size))
+        self.messages -= sum(len(chunk) for chunk in gone)
+        self.size -= size
+        self.payload_size -= sum(len(chunk.payload.data) for chunk in gone)
+        self.parts = left
+        return gone
+
 
 def _alike(parts: list[Part]) -> bool:
     oldest, newest = len(parts[0].chunk), len(parts[-1].chunk)

@@ -23,7 +23,6 @@ from uvicorn.server import ServerState
 from headwater.web.addresses import is_within, network_of
 from headwater.web.admission import Bounds, Places
 from headwater.web.connection import Connection
-from headwater.web.priority import give_way
 
 log = logging.getLogger("headwater.web")
 
@@ -117,7 +116,6 @@ class WebServer:
     # ---- in its own thread -------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        give_way()
         try:
             asyncio.run(self._serve())
         except Exception:

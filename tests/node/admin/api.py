@@ -10,6 +10,8 @@ import httpx
 from pydantic import SecretStr
 
 from headwater.node.admin.app import make_app
+from headwater.node.admin.desk import Desk
+from headwater.node.admin.local import LocalReach
 from headwater.node.admin.token import TokenGuard
 from headwater.node.broker import Broker
 from headwater.node.config import Admin, Config
@@ -31,7 +33,7 @@ class Api:
         self.memory.server.hot.now = time.monotonic()  # the API looks at the clock
         self.broker.server = self.memory.server
         self.guard = TokenGuard(config.admin)
-        self.app = make_app(self.broker, self.guard)
+        self.app = make_app(LocalReach(Desk(self.broker)), self.guard)
 
     def client(self, client_id: str, *filters: str, version: int = 5, **others: Any) -> Client:
         client = Client(self.memory)

@@ -11,6 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.message import Message
 from headwater.node.admin.app import make_app
+from headwater.node.admin.desk import Desk
+from headwater.node.admin.local import LocalReach
 from headwater.node.admin.token import TokenGuard
 from headwater.node.broker import Broker
 from headwater.node.config import Config
@@ -42,7 +44,7 @@ def test_ready_while_it_listens() -> None:
         api = Api()
         config = Config(host="127.0.0.1", port=0, sys_interval=0)
         async with Broker(config) as broker:
-            api.app = make_app(broker, TokenGuard(admin()))
+            api.app = make_app(LocalReach(Desk(broker)), TokenGuard(admin()))
             assert (await asyncio.to_thread(api.call, "GET", "/readyz", token=None)).status_code == 200
         assert (await asyncio.to_thread(api.call, "GET", "/readyz", token=None)).status_code == 503
 

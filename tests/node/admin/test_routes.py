@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from headwater.message import Message
-from headwater.node.admin import views
+from headwater.node.admin import desk, views
 from headwater.node.persistence.persistence import Persistence
 from headwater.node.persistence.rocks import RocksBackend
 from headwater.node.persistence.schema import open_folder
@@ -147,7 +147,7 @@ def test_subscriptions_of_all_and_of_one(api: Api) -> None:
 
 
 def test_a_page_looks_at_a_bounded_number_of_sessions(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MOST_LOOKED_AT", 5)
+    monkeypatch.setattr(desk, "MOST_LOOKED_AT", 5)
     for number in range(12):
         api.client(f"c{number}", *(["x"] if number == 11 else []))
     assert [len(page) for page in api.pages("/v1/subscriptions", "after")] == [0, 0, 1]
@@ -190,7 +190,7 @@ def test_retained_messages_by_filter(api: Api) -> None:
 
 
 def test_a_page_looks_at_a_bounded_number_of_messages(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MOST_LOOKED_AT", 5)
+    monkeypatch.setattr(desk, "MOST_LOOKED_AT", 5)
     for number in range(11):
         retain(api, f"a/{number}")
     retain(api, "z/1")

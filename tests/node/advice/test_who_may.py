@@ -16,7 +16,7 @@ from headwater.node.access.settings import AccessSettings
 from headwater.node.advice.settings import AdviceSettings
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.metrics import registry_of
+from headwater.node.metrics import registry_of_broker
 from headwater.store.reader import Refused, StoreReader
 from headwater.wire.packets import Will
 from tests.node.access.arriving import rules_file, users_file
@@ -115,7 +115,7 @@ def test_by_the_admin_api_and_seen_there() -> None:
     assert api.call("POST", "/v1/publish", json=order).status_code == 204
     [shown] = api.get("/v1/advice")
     assert (shown["kind"], shown["subject"], shown["number"], shown["weights"]) == ("weights", GROUP, 4, {"one": 2.0})
-    registry = registry_of(api.broker)
+    registry = registry_of_broker(api.broker)
     assert registry.get_sample_value("headwater_advice_total", {"outcome": "used"}) == 1.0
     assert registry.get_sample_value("headwater_advice_total", {"outcome": "bad"}) == 0.0
     assert registry.get_sample_value("headwater_advice_in_force") == 1.0
@@ -124,7 +124,7 @@ def test_by_the_admin_api_and_seen_there() -> None:
 def test_without_it_there_is_nothing_to_see() -> None:
     api = Api()
     assert api.get("/v1/advice") == []
-    assert registry_of(api.broker).get_sample_value("headwater_advice_in_force") is None
+    assert registry_of_broker(api.broker).get_sample_value("headwater_advice_in_force") is None
     with pytest.raises(ValueError, match=r"advice\.enabled"):
         api.broker.hand_advice_to("split", lambda subject, advice: None)
 

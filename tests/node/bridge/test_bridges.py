@@ -17,7 +17,7 @@ from headwater.node.bridge.inside import Inside
 from headwater.node.bridge.metrics import BridgeCollector
 from headwater.node.bridge.view import BridgeView, Traffic
 from headwater.node.config import ConfigError
-from headwater.node.metrics import registry_of
+from headwater.node.metrics import registry_of_broker
 from headwater.node.persistence.memory import MemoryBackend
 from tests.brokers import free_port
 from tests.client.scripted import run, until
@@ -276,8 +276,8 @@ def test_a_running_bridge_is_in_the_metrics() -> None:
     async def scenario() -> None:
         async with broker() as far, broker(bridge(far.port, A)) as near:
             await until_up(near)
-            assert registry_of(near).get_sample_value("headwater_bridge_up", {"bridge": "north"}) == 1
-            assert registry_of(far).get_sample_value("headwater_bridge_up", {"bridge": "north"}) is None
+            assert registry_of_broker(near).get_sample_value("headwater_bridge_up", {"bridge": "north"}) == 1
+            assert registry_of_broker(far).get_sample_value("headwater_bridge_up", {"bridge": "north"}) is None
 
     run(scenario())
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
@@ -18,7 +19,9 @@ from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.delivery.serving import Rest
 from headwater.node.delivery.settings import StoreSettings
 from headwater.node.hooks import Hooks
+from headwater.node.http.process import HttpProcess
 from headwater.node.persistence.memory import MemoryBackend
+from headwater.store.disk_store import DiskStore
 from headwater.store.memory import MemoryStore
 from headwater.store.store import Store
 
@@ -27,13 +30,16 @@ Found = TypeVar("Found")
 
 
 class Node:
+    beside: Path | None = None
+    """A folder: REST is served by a process of its own (node/http), from a store on disk there."""
+
     def __init__(self, config: Config, hooks: Hooks | None = None, store: Store | None = None) -> None:
         self.config = config
-        self.store = store or MemoryStore("s1")
+        self.store = store or (MemoryStore("s1") if self.beside is None else DiskStore(self.beside / "store", id="s1"))
         self.backend = MemoryBackend()
         self.hooks = hooks or Hooks()
         self.broker: Broker
-        self.rest: Rest
+        self.rest: Rest | HttpProcess
         self._loop: asyncio.AbstractEventLoop
         self._end: asyncio.Event
         self._is_up = threading.Event()
@@ -63,7 +69,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
         async with Broker(self.config, self.hooks, self.backend, self.store) as self.broker:
-            self.rest = Rest(self.broker, self.store)
+            self.rest = Rest(self.broker, self.store) if self.beside is None else HttpProcess(self.broker)
             await self.rest.start()
             self._is_up.set()
             try:
@@ -81,7 +87,7 @@ class Node:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.rest.port}"
+        return f"http://127.0.0.1:{self.rest.port if isinstance(self.rest, Rest) else self.rest.rest_port}"
 
     def call(self, method: str, path: str, *, user: tuple[str, str] | None = None, token: str = "", **more: Any) -> Any:
         headers = dict(more.pop("headers", {}))
@@ -114,6 +120,10 @@ def running(
     stored: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Iterator[Node]:
+    if Node.beside is not None:
+        rest = {"enabled": True, **(rest or {})}
+        stored = {"enabled": True, **(stored or {})}
+        settings = {"data_dir": str(Node.beside), **settings}
     config = Config(
         host="127.0.0.1",
         port=0,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from headwater.node.delivery.metrics import MOST_READERS, StoreCollector
+from headwater.node.delivery.metrics import StoreCollector
+from headwater.node.seen import MOST_READERS, see_store
 from headwater.node.sys_topics import SysTopics
 from tests.node.delivery.storing import StoringBroker, connected, publish
 
 
 def figures(broker: StoringBroker) -> dict[str, float]:
-    collector = StoreCollector(lambda: broker.server.coordinator)
+    coordinator = broker.server.coordinator
+    assert coordinator is not None
+    collector = StoreCollector(lambda: see_store(coordinator))
     return {
         ".".join([sample.name.removeprefix("headwater_store_"), *sample.labels.values()]): sample.value
         for family in collector.collect()

@@ -14,6 +14,7 @@ What is refused is logged with who and where from, never with what they sent as 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -106,6 +107,8 @@ class Access:
         self._remembered = Remembered()
         self.generation = 0
         """Another number whenever rights that were given before may not be the same any more."""
+        self.changed: Callable[[], None] = _nothing
+        """Called after the generation or the bans have changed."""
         self.quotas = Quotas(settings, server.config.max_session_memory)
         self._use(settings, _Loaded(settings))
 
@@ -129,6 +132,7 @@ class Access:
         self._shared.clear()
         if self.server.router.gate is None and (loaded.rules is not None or loaded.tokens is not None):
             self.server.router.use_gate(ReceiveGate())
+        self.changed()
 
     # ---- CONNECT -----------------------------------------------------------------------------------------------
 
@@ -289,6 +293,7 @@ class Access:
             return
         self._failures.forget(kind, value)
         self.bans.add(kind, value, now + self.settings.ban_seconds, "too many failures")
+        self.changed()
         log.warning("%s %r is banned for %g s: too many failures", kind, value, self.settings.ban_seconds)
 
     # ---- connections -------------------------------------------------------------------------------------------
@@ -430,6 +435,7 @@ class Access:
         now = self.server.hot.now
         self.generation += 1
         ban = self.bans.add(kind, value, NEVER if seconds is None else now + seconds, reason)
+        self.changed()
         for channel in list(self.server.channels):
             found = {
                 ADDRESS: network_of(host_of(channel.address)),
@@ -442,6 +448,10 @@ class Access:
 
     def stop(self) -> None:
         self.verifying.stop()
+
+
+def _nothing() -> None:
+    pass
 
 
 __all__ = ["Access", "AccessError"]

@@ -103,6 +103,8 @@ class Ban(NamedTuple):
 class Bans:
     def __init__(self) -> None:
         self._bans: OrderedDict[tuple[str, str], Ban] = OrderedDict()
+        self.changes = 0
+        """Bans that have been added."""
 
     def add(self, kind: str, value: str, until: float, reason: str) -> Ban:
         """ValueError: no such kind."""
@@ -114,6 +116,7 @@ class Bans:
         if len(self._bans) >= MAX_REMEMBERED:
             self._bans.popitem(last=False)
         ban = self._bans[kind, value] = Ban(kind, value, until, reason)
+        self.changes += 1
         return ban
 
     def lift(self, kind: str, value: str) -> bool:

@@ -152,6 +152,7 @@ class RuleRights(Rights):
         super().__init__(remembered)
         self.subscribing = subscribing
         self.of_token = of_token
+        self.rules = rules
         self._given = [rule for rule in rules if not rule.denies]
         self._denied = [rule for rule in rules if rule.denies]
         self._exact: dict[str, int] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -16,9 +15,6 @@ from headwater.node.admin.figures import Figures
 from headwater.node.admin.reach import BrokerStopped, Reach
 from headwater.node.admin.routes import routes
 from headwater.node.admin.token import TokenFirst, TokenGuard, scheme
-from headwater.node.admin.views import Pages
-from headwater.node.broker import Broker
-from headwater.node.tracing import Tracing
 
 LARGEST_BODY: Final = 1 << 20
 
@@ -27,8 +23,7 @@ class Health(BaseModel):
     status: str
 
 
-def make_app(broker: Broker, guard: TokenGuard, loop: asyncio.AbstractEventLoop | None = None) -> FastAPI:
-    """`loop`: the broker's, if the application runs in another one."""
+def make_app(reach: Reach, guard: TokenGuard) -> FastAPI:
     app = FastAPI(
         title="Headwater admin API",
         version=__version__,
@@ -36,9 +31,7 @@ def make_app(broker: Broker, guard: TokenGuard, loop: asyncio.AbstractEventLoop 
         docs_url=None,  # the usual pages load scripts from elsewhere
         redoc_url=None,
     )
-    app.state.reach = reach = Reach(broker, loop)
-    app.state.pages = Pages(reach)
-    app.state.tracing = Tracing(broker.hooks)
+    app.state.reach = reach
     app.state.figures = Figures(reach)
     app.add_exception_handler(BrokerStopped, _stopped)
     app.add_api_route("/healthz", healthz, methods=["GET"], tags=["health"])
@@ -71,8 +64,8 @@ async def healthz() -> Health:
 
 async def readyz(request: Request, response: Response) -> Health:
     """Clients are taken."""
-    broker: Broker = request.app.state.reach.broker
-    if broker.listeners and not broker.server.stopping:
+    reach: Reach = request.app.state.reach
+    if reach.is_ready():
         return Health(status="ready")
     response.status_code = 503
     return Health(status="not ready")

@@ -1,17 +1,20 @@
-"""Figures of the broker, for the admin API and Prometheus: seen on the broker's loop, told in the API's thread."""
+"""Figures of the broker, for the admin API and Prometheus: seen on the broker's loop, told here."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from typing import Final
 
 from prometheus_client import generate_latest
+from pydantic import TypeAdapter
 
 from headwater.node.admin.reach import Reach
-from headwater.node.broker import Broker
-from headwater.node.group_view import GroupView, views_in_steps
-from headwater.node.metrics import MOST_GROUPS, Seen, registry_of, see
-from headwater.node.statistics import Statistics
+from headwater.node.group_view import GroupView
+from headwater.node.metrics import registry_of
+from headwater.node.seen import Seen
+
+_SEEN: Final = TypeAdapter(Seen)
+_GROUPS: Final = TypeAdapter(list[GroupView])
 
 
 class Figures:
@@ -19,25 +22,15 @@ class Figures:
         self._reach = reach
         self._seen: Seen | None = None
         self._lock = asyncio.Lock()
-        self.registry = registry_of(reach.broker, self._last)
-
-    async def statistics(self) -> Statistics:
-        """What the broker holds and has done."""
-        return await self._reach.ask(lambda broker: broker.statistics())
-
-    async def groups(self) -> list[GroupView]:
-        """The first shared groups."""
-
-        def made(broker: Broker) -> Iterator[GroupView | None]:
-            return views_in_steps(broker.server, MOST_GROUPS)
-
-        return [each for each in await self._reach.collect(made) if each is not None]
+        self.registry = registry_of(self._last)
 
     async def text(self) -> bytes:
         """For Prometheus."""
         async with self._lock:
-            groups = await self.groups()
-            self._seen = await self._reach.ask(lambda broker: see(broker, groups))
+            groups = _GROUPS.validate_json(await self._reach.ask("groups"))
+            seen = _SEEN.validate_python(await self._reach.ask("seen"))
+            seen.groups = groups
+            self._seen = seen
             return generate_latest(self.registry)
 
     def _last(self) -> Seen:

@@ -1,5 +1,5 @@
-"""The admin API on a port of its own, in a thread of its own: whoever calls takes no time of the broker's loop but for
-what is asked of it (reach.py)."""
+"""The admin API beside a broker in one process, on a port of its own and in a thread of its own: for programs of one's
+own. `headwater broker` has it in another process (node/http)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import asyncio
 import logging
 
 from headwater.node.admin.app import make_app
+from headwater.node.admin.desk import Desk
+from headwater.node.admin.local import LocalReach
 from headwater.node.admin.token import OPEN, TokenGuard
 from headwater.node.broker import Broker
 from headwater.node.config import Admin
-from headwater.node.metrics import Lag
 from headwater.node.transports.sockets import listen_tcp
 from headwater.web.serving import WebServer
 
@@ -23,8 +24,8 @@ class AdminServer:
     def __init__(self, broker: Broker, settings: Admin) -> None:
         self.settings = settings
         self.guard = TokenGuard(settings)
-        self._app = make_app(broker, self.guard, asyncio.get_running_loop())
-        self._lag = Lag(broker, self._app.state.figures.registry)
+        self._desk = Desk(broker)
+        self._app = make_app(LocalReach(self._desk, asyncio.get_running_loop()), self.guard)
         self._server: WebServer | None = None
 
     @property
@@ -38,12 +39,11 @@ class AdminServer:
         sockets = listen_tcp(settings.host, settings.port)
         self._server = WebServer(self._app, sockets, settings.bounds("admin"), name="admin", open_paths=OPEN)
         await asyncio.to_thread(self._server.start)
-        self._lag.start()
+        self._desk.start()
         log.info("the admin API is at http://%s:%d", settings.host, self.port)
 
     async def stop(self) -> None:
         """Answers that are under way may ask the broker meanwhile."""
-        self._lag.stop()
-        self._app.state.tracing.stop()
+        self._desk.stop()
         if self._server is not None:
             await asyncio.to_thread(self._server.stop)

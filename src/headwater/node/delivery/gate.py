@@ -13,8 +13,6 @@ read is decided by its rights, in any thread.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import time
 from collections import OrderedDict
@@ -31,10 +29,12 @@ from headwater.node.access.tokens import Identity, looks_like_token
 from headwater.node.admin.secret import Secret
 from headwater.node.broker import Broker
 from headwater.node.channel import Channel
+from headwater.node.delivery.caller import JudgedCaller
+from headwater.node.delivery.credentials import WHAT_TO_SHOW, Credentials, credentials_in
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.hooks import Refusal
 from headwater.node.transports.sockets import is_loopback
-from headwater.routing.topics import InvalidTopicName, check_name, is_guarded, is_reserved
+from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.outbound import Outbound
 from headwater.session.rights import Rights
 from headwater.session.session import Session
@@ -46,58 +46,33 @@ from headwater.wire.reasons import BANNED, CONNECTION_RATE_EXCEEDED, NOT_AUTHORI
 PUBLISHER: Final = "rest"
 """The client id of what is published here, with the user's name behind it: `rest:alice`."""
 MOST_REMEMBERED: Final = 65_536
-"""Topics of which a caller's rights are remembered; connections that were seen before."""
+"""Connections that were seen before."""
 PATIENCE: Final = 10.0
 """Seconds that a guard of `acl_check` has to answer a thread."""
-WHAT_TO_SHOW: Final = "say who you are: user name and password (Basic), or a token (Bearer), as for MQTT"
 Found = TypeVar("Found")
 
 
-class BrokerCaller(Caller):
-    """Rights as they were when the request came; `is_current` says for how long. Who has shown `rest.token` (`asks`
-    false) is not judged by guards either."""
+class BrokerCaller(JudgedCaller):
+    """`is_current` says for how long its rights hold. Who has shown `rest.token` (`asks` false) is not judged by guards
+    either."""
 
     def __init__(
         self, gate: BrokerGate, channel: Channel, rights: Rights | None, expires_at: float = NEVER, asks: bool = True
     ) -> None:
-        self.channel = channel
-        self.rights = rights
-        self.name = channel.username or ""
-        self._gate = gate
-        self._generation = gate.broker.server.access.generation
-        self._expires_at = expires_at
-        self.asks = asks and gate.broker.hooks.listens("acl_check")
-        self._steers = rights is not None or not asks
-        self._known: dict[str, bool] = {}
-        self.is_unrestricted = rights is None and not self.asks
+        asked = asks and gate.broker.hooks.listens("acl_check")
         everything = rights is None or rights.may_subscribe("#", True)
-        self.sees_all = everything and (not self.asks or gate.allows(channel, "#", False))
-        self._reads_all = everything and not self.asks
+        sees_all = everything and (not asked or gate.allows(channel, "#", False))
+        super().__init__(channel.username or "", rights, asked, rights is not None or not asks, sees_all)
+        self.channel = channel
+        self.generation = gate.broker.server.access.generation
+        self.expires_at = expires_at
+        self._gate = gate
 
-    def may_read(self, topic: str) -> bool:
-        if self._reads_all and not topic.startswith("$"):
-            return True
-        known = self._known.get(topic)
-        if known is None:
-            known = self._decide(topic)
-            if len(self._known) >= MOST_REMEMBERED:
-                self._known.clear()
-            self._known[topic] = known
-        return known
-
-    def _decide(self, topic: str) -> bool:
-        rights = self.rights
-        if rights is not None and not (rights.receives(topic) and rights.may_subscribe(topic, False)):
-            return False
-        return not self.asks or self._gate.allows_from_thread(self.channel, topic)
-
-    def may_publish(self, topic: str) -> bool:
-        if is_reserved(topic) or (is_guarded(topic) and not self._steers):
-            return False
-        return self.rights is None or self.rights.publishes(topic.encode())
+    def guards_allow(self, topic: str) -> bool:
+        return self._gate.allows_from_thread(self.channel, topic)
 
     def is_current(self) -> bool:
-        return self._generation == self._gate.broker.server.access.generation and time.monotonic() < self._expires_at
+        return self.generation == self._gate.broker.server.access.generation and time.monotonic() < self.expires_at
 
 
 class BrokerGate(Gate):
@@ -113,7 +88,7 @@ class BrokerGate(Gate):
     # ---- who ---------------------------------------------------------------------------------------------------
 
     async def authenticate(self, approach: Approach) -> Caller:
-        credentials = _credentials(approach.authorization)  # what is no use at all does not reach the broker
+        credentials = credentials_in(approach.authorization)  # what is no use at all does not reach the broker
         _, secret, is_token = credentials
         if is_token and self._token is not None and self._token.is_shown_by(_text(secret)):
             if approach.address in self._connections and not self.broker.server.access.bans:
@@ -121,7 +96,15 @@ class BrokerGate(Gate):
             return await self._soon(partial(self._trusted, approach, secret))
         return await self._on_loop(self._authenticate(approach, credentials))
 
-    def _trusted(self, approach: Approach, secret: bytes | None) -> Caller:
+    async def identify(self, approach: Approach) -> BrokerCaller:
+        """The same, for those who are on the broker's loop."""
+        credentials = credentials_in(approach.authorization)
+        _, secret, is_token = credentials
+        if is_token and self._token is not None and self._token.is_shown_by(_text(secret)):
+            return self._trusted(approach, secret)
+        return await self._authenticate(approach, credentials)
+
+    def _trusted(self, approach: Approach, secret: bytes | None) -> BrokerCaller:
         """Who has shown `rest.token`, unless it is banned."""
         channel = self._channel(approach)
         if approach.address not in self._connections or self.broker.server.access.bans:
@@ -134,7 +117,7 @@ class BrokerGate(Gate):
         channel.username = None
         return BrokerCaller(self, channel, None, asks=False)
 
-    async def _authenticate(self, approach: Approach, credentials: tuple[str | None, bytes | None, bool]) -> Caller:
+    async def _authenticate(self, approach: Approach, credentials: Credentials) -> BrokerCaller:
         server = self.broker.server
         server.hot.now = time.monotonic()
         user, secret, is_token = credentials
@@ -192,7 +175,7 @@ class BrokerGate(Gate):
         server = self.broker.server
         return name is not None and server.access.bans.find(USER, name, server.hot.now) is not None
 
-    def _caller(self, channel: Channel, identity: Identity) -> Caller:
+    def _caller(self, channel: Channel, identity: Identity) -> BrokerCaller:
         rights = self.broker.server.access.rights_of(identity, "")
         now = self.broker.server.hot.now
         return BrokerCaller(self, channel, rights, NEVER if identity.seconds is None else now + identity.seconds)
@@ -226,9 +209,10 @@ class BrokerGate(Gate):
 
     async def publish(self, caller: Caller, publication: Publication) -> int | None:
         assert isinstance(caller, BrokerCaller)
-        return await self._on_loop(self._publish(caller, publication))
+        return await self._on_loop(self.publish_here(caller, publication))
 
-    async def _publish(self, caller: BrokerCaller, publication: Publication) -> int | None:
+    async def publish_here(self, caller: BrokerCaller, publication: Publication) -> int | None:
+        """On the broker's loop."""
         server = self.broker.server
         if not self.is_ready():
             raise Refused(503, "unavailable", "the broker takes no messages now")
@@ -255,9 +239,10 @@ class BrokerGate(Gate):
         return message.position or None
 
     async def settled(self) -> int:
-        return await self._on_loop(self._settled())
+        return await self._on_loop(self.settled_here())
 
-    async def _settled(self) -> int:
+    async def settled_here(self) -> int:
+        """On the broker's loop."""
         coordinator = self.broker.server.coordinator
         assert coordinator is not None
         moment, awaited = coordinator.clock(), coordinator.intake.next
@@ -364,24 +349,6 @@ def _never(*arguments: object) -> Any:
 
 def _text(secret: bytes | None) -> str:
     return (secret or b"").decode("utf-8", "surrogateescape")
-
-
-def _credentials(authorization: str | None) -> tuple[str | None, bytes | None, bool]:
-    """User, password or token, and whether it is a token. Raises Unauthorized."""
-    if authorization is None:
-        return None, None, False
-    scheme, _, rest = authorization.strip().partition(" ")
-    rest = rest.strip()
-    if scheme.lower() == "bearer" and rest:
-        return None, rest.encode("latin-1", "replace"), True
-    if scheme.lower() == "basic":
-        try:
-            user, colon, password = base64.b64decode(rest, validate=True).decode().partition(":")
-        except (binascii.Error, ValueError):
-            raise Unauthorized("Authorization: malformed Basic credentials") from None
-        if colon and "\0" not in user:
-            return user, password.encode(), False
-    raise Unauthorized(WHAT_TO_SHOW)
 
 
 def _check_host(approach: Approach, channel: Channel) -> None:

@@ -1,21 +1,23 @@
-"""REST beside a broker: its settings, sockets and certificate. Imported only where it is configured."""
+"""REST beside a broker, in one process, for programs of one's own; and what it shares with REST in another process
+(node/http): its settings, sockets and certificate."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
+from typing import TYPE_CHECKING
 
-from headwater.node.admin.secret import read_token_file
-from headwater.node.broker import Broker
-from headwater.node.delivery.gate import BrokerGate
+from headwater.node.delivery.listening import context_of, listen_for_rest, read_rest_token, rest_url
 from headwater.node.delivery.rest_settings import RestSettings
-from headwater.node.transports.contexts import make_context
-from headwater.node.transports.settings import TlsSettings
-from headwater.node.transports.sockets import address_text, listen_tcp
 from headwater.store.rest.context import Limits
+from headwater.store.rest.gate import Gate
 from headwater.store.rest.serving import RestServer
 from headwater.store.store import Store
+
+if TYPE_CHECKING:
+    from headwater.node.broker import Broker
 
 log = logging.getLogger("headwater.rest")
 
@@ -36,33 +38,16 @@ class Rest:
 
     @property
     def url(self) -> str:
-        scheme = "https" if self.settings.certificate else "http"
-        return f"{scheme}://{address_text(self.settings.host, self.port)}"
+        return rest_url(self.settings, self.port)
 
     async def start(self) -> None:
         """Listen. Raises OSError, whose `filename` says where it could not, ConfigError, CertificateError."""
+        from headwater.node.delivery.gate import BrokerGate  # the broker, which is not where REST alone is
+
         settings = self.settings
         gate = BrokerGate(self._broker, settings, read_rest_token(settings))
         context = context_of(settings)
-        try:
-            sockets = listen_tcp(settings.host, settings.port)
-        except OSError as error:
-            error.filename = f"http://{address_text(settings.host, settings.port)} for REST (rest.host, rest.port)"
-            raise
-        self._server = RestServer(
-            self._store,
-            gate,
-            sockets,
-            limits=Limits(
-                settings.max_limit,
-                settings.max_tails,
-                settings.max_streams,
-                settings.max_streams_per_address,
-                settings.max_answer_memory,
-            ),
-            bounds=settings.bounds("rest"),
-            context=context,
-        )
+        self._server = rest_server(self._store, gate, settings, listen_for_rest(settings), context)
         await asyncio.to_thread(self._server.start)
         log.info("REST is at %s", self.url)
 
@@ -72,14 +57,18 @@ class Rest:
             await asyncio.to_thread(self._server.stop)
 
 
-def read_rest_token(settings: RestSettings) -> str:
-    """Empty: there is none. Raises ConfigError."""
-    token = settings.token.get_secret_value()
-    return read_token_file(settings.token_file, "rest.token_file") if settings.token_file else token
-
-
-def context_of(settings: RestSettings) -> ssl.SSLContext | None:
-    """Raises CertificateError."""
-    if not settings.certificate:
-        return None
-    return make_context(TlsSettings(certificate=settings.certificate, key=settings.key), "http")
+def rest_server(
+    store: Store,
+    gate: Gate,
+    settings: RestSettings,
+    sockets: list[socket.socket],
+    context: ssl.SSLContext | None,
+) -> RestServer:
+    limits = Limits(
+        settings.max_limit,
+        settings.max_tails,
+        settings.max_streams,
+        settings.max_streams_per_address,
+        settings.max_answer_memory,
+    )
+    return RestServer(store, gate, sockets, limits=limits, bounds=settings.bounds("rest"), context=context)

@@ -17,7 +17,6 @@ from headwater.store.rest.answers import Answer, Answers
 from headwater.store.rest.gate import Caller
 from headwater.store.rest.rendering import Note, Piece, Step
 from headwater.store.store import PositionGone
-from headwater.web.priority import give_way
 
 log = logging.getLogger("headwater.rest")
 
@@ -36,7 +35,7 @@ class Threads:
     """For whatever would keep the loop: reading from disk, making thousands of rows."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rest", initializer=give_way)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rest")
         self.stopping = False
         """What goes on for long is to end soon."""
 
