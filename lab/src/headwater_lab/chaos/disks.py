@@ -17,7 +17,7 @@ from typing import Final
 from headwater.node.broker import Broker
 from headwater.node.config import Config, load_config
 from headwater.node.delivery.serving import Rest
-from headwater.node.persistence import keeping, recovery
+from headwater.node.persistence import persistence, recovery
 from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.schema import open_folder
 from headwater.node.run import run_broker
@@ -28,7 +28,7 @@ from headwater.store.rest import app
 from headwater_lab.chaos.lives import Serve, Settings
 from headwater_lab.chaos.stored import FOLDER
 
-LOADED: Final = (keeping, recovery, app)
+LOADED: Final = (persistence, recovery, app)
 """What a broker loads when it needs it; here it is loaded once, before it is forked."""
 BLOCK: Final = 64
 """Messages of a block in the delivery store: few, so that blocks are made all the time."""
