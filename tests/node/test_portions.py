@@ -128,9 +128,9 @@ def test_many_packets_of_one_read(broker: BusyBroker) -> None:
 def test_who_goes_in_the_middle_of_it(broker: BusyBroker) -> None:
     client = broker.client("c")
     client.send(subscribe(COUNT), Pingreq())
-    for _ in range(60):
+    while not broker.server.subscribing.count:  # it is decoded and checked first
         broker.work()
-    assert 0 < broker.server.subscribing.count < COUNT
+    assert broker.server.subscribing.count < COUNT
     client.lose()
     broker.settle()
     assert broker.server.subscribing.count == 0
