@@ -49,6 +49,37 @@ MAY_IMPORT: dict[str, list[str]] = {
 }
 """What a package (or a module beside the packages) may import, besides itself and the standard library."""
 
+INSIDE_NODE: dict[str, str] = {
+    "settings": """config settings web_settings toml_text hooks access.settings access.errors access.filters
+        advice.settings bridge.settings delivery.settings delivery.rest_settings transports.settings mosquitto_conf
+        mosquitto_conversion mosquitto_leftovers mosquitto_lines mosquitto_bridges""",
+    "sockets and turns": """channel turn sending collecting unsent loop polling selector timers chores stats process
+        logs destinations destinations.destination transports transports.direct transports.sockets transports.tls
+        transports.upgrade transports.websocket transports.proxy_protocol transports.contexts transports.listener""",
+    "keeping": """persistence persistence.journal persistence.batch persistence.records persistence.backend
+        persistence.memory persistence.notes persistence.rocks persistence.schema persistence.folder persistence.export
+        persistence.exchange persistence.importing persistence.mosquitto_db persistence.repairing persistence.backup
+        delivery delivery.coordinator delivery.properties delivery.storing known_properties""",
+    "protocol": """core flow server hotpath connecting ending publishing subscribing delivering sharing admission
+        retained_sender reporting sampling strangers deciding weights statistics group_view sys_topics tracing access
+        access.access access.limits access.passwords access.quotas access.rules access.tokens access.verifier
+        access.verifying destinations.fanouts destinations.groups destinations.local destinations.members
+        destinations.recipients advice advice.advising advice.document advice.weights bridge bridge.inside bridge.path
+        bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
+        bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming
+        delivery.opening transports.handshakes""",
+    "operations": """ broker run checking reloading metrics seen connection_log bridge.metrics advice.metrics
+        delivery.metrics delivery.gate delivery.caller delivery.credentials delivery.desk delivery.listening
+        delivery.serving admin admin.* http http.*""",
+}
+"""The layers inside `node`, from below: a module imports none of a layer above its own."""
+
+LARGEST_CYCLE = 3
+"""Modules that may import each other, type-checking imports counted."""
+
+KNOWN_CYCLES = [{"block_reader", "disk_reading", "disk_store", "mending", "shelf"}]
+"""Larger ones that are there: to be ended, and no more."""
+
 WITHOUT_IO_OR_CLOCK = ["message", "wire", "session", "routing", "interest", "overlay"]
 IO_AND_CLOCKS = {
     *("asyncio", "concurrent", "datetime", "io", "logging", "multiprocessing", "os", "pathlib", "queue", "sched"),
@@ -122,6 +153,60 @@ def test_packages_import_only_what_is_below_them() -> None:
 def test_the_product_does_not_know_the_lab() -> None:
     """It is another distribution, which may import all of this one; the command finds it by its entry points."""
     assert [str(each) for each in all_imports() if each.target.split(".")[0] == "headwater_lab"] == []
+
+
+def layer_inside_node(module: str) -> int:
+    """The number of its layer; -1: it has none."""
+    for number, names in enumerate(INSIDE_NODE.values()):
+        listed = names.split()
+        if module in listed or f"{module.partition('.')[0]}.*" in listed:
+            return number
+    return -1
+
+
+def inside_node(module: str) -> str | None:
+    """The name below `headwater.node`; None: it is not there, or is the package itself."""
+    return module.removeprefix("headwater.node.") if module.startswith("headwater.node.") else None
+
+
+def test_every_module_of_the_node_has_a_layer() -> None:
+    modules = [inside_node(module_name(path)) for path in sorted((PACKAGE / "node").rglob("*.py"))]
+    assert [each for each in modules if each and layer_inside_node(each) < 0] == []
+
+
+def test_modules_of_the_node_import_none_of_a_layer_above() -> None:
+    wrong = []
+    for found in all_imports():
+        here, there = inside_node(module_name(found.path)), inside_node(found.target)
+        if here and there and layer_inside_node(there) > layer_inside_node(here):
+            wrong.append(str(found))
+    assert wrong == []
+
+
+def cycles() -> list[set[str]]:
+    """Sets of modules that import each other, directly or not."""
+    modules = {module_name(path) for path in PACKAGE.rglob("*.py")}
+    targets: dict[str, set[str]] = {module: set() for module in modules}
+    for found in all_imports():
+        if found.target in modules:
+            targets[module_name(found.path)].add(found.target)
+    reached: dict[str, set[str]] = {}
+    for module in modules:
+        seen: set[str] = set()
+        waiting = [module]
+        while waiting:
+            for target in targets[waiting.pop()] - seen:
+                seen.add(target)
+                waiting.append(target)
+        reached[module] = seen
+    tied = [module for module in modules if module in reached[module]]
+    return [{other for other in tied if other in reached[module] and module in reached[other]} for module in tied]
+
+
+def test_no_large_cycle_of_imports() -> None:
+    large = {frozenset(cycle) for cycle in cycles() if len(cycle) > LARGEST_CYCLE}
+    known = [{f"headwater.store.{name}" for name in cycle} for cycle in KNOWN_CYCLES]
+    assert [sorted(cycle) for cycle in large if set(cycle) not in known] == []
 
 
 def test_the_protocol_has_no_io_and_no_clock() -> None:

@@ -42,7 +42,7 @@ COMPILED: Final = (
     "node/persistence/journal",
     "node/reporting",
     "node/sampling",
-    "node/busy",
+    "node/core",
     "node/flow",
     "node/server",
     "node/connecting",

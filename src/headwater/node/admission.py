@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.message import NEVER
 from headwater.node.bridge.inside import PREFIX
-from headwater.node.busy import Task
 from headwater.node.channel import Channel
 from headwater.node.collecting import MAX_BEHIND
+from headwater.node.core import ClientTask, Core
 from headwater.node.timers import Timer
 from headwater.session.connection import CLOSING
 from headwater.session.session import Session
@@ -33,7 +33,7 @@ from headwater.wire.packets import V5, Publish
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
 if TYPE_CHECKING:
-    from headwater.node.server import Server
+    from headwater.node.publishing import Publishing
 
 log = logging.getLogger("headwater.server")
 
@@ -45,50 +45,54 @@ TELL_AGAIN: Final = 60.0
 """Seconds between two lines of the log about the same lack."""
 
 
-class _Waiting(Task):
+class _Waiting(ClientTask):
     """One PUBLISH of a client that cannot be told to come again."""
 
-    def __init__(self, server: Server, channel: Channel, packet: Publish, topic: str) -> None:
-        super().__init__(server, channel)
+    def __init__(self, admission: Admission, channel: Channel, packet: Publish, topic: str) -> None:
+        core = admission.core
+        super().__init__(core, channel)
+        self.admission = admission
         self.packet = packet
         self.topic = topic
-        self.until = server.hot.now + server.config.publisher_wait
+        self.until = core.hot.now + core.config.publisher_wait
         self.looked = 0
         """Bytes behind it that hold no acknowledgement."""
 
     def step(self) -> bool:
-        server = self.server
+        core = self.core
         channel = self.channel
         # What came behind it waits for it: that must not be what keeps it waiting.
-        if server.admission.has_room(self.topic, channel.session, channel.counted):
-            server.publishing.take(channel, self.packet, self.topic)
+        if self.admission.has_room(self.topic, channel.session, channel.counted):
+            self.admission.publishing.take(channel, self.packet, self.topic)
             return False
-        if server.hot.now >= self.until:
+        if core.hot.now >= self.until:
             log.info("%.200r (%s) waited too long for room in queues; cut off", channel.client_id, channel.address)
-            server.disconnect(channel, QUOTA_EXCEEDED, "there is no room for more messages")
+            core.disconnect(channel, QUOTA_EXCEEDED, "there is no room for more messages")
             return False
         if channel.busy:  # not in the turn in which it came
             self._read_acknowledgements()
             if channel.state == CLOSING:
                 return False
         channel.waits = self
-        server.admission.look_later(self)
+        self.admission.look_later(self)
         return True
 
     def _read_acknowledgements(self) -> None:
-        server = self.server
+        core = self.core
         channel = self.channel
         if channel.have <= MAX_BEHIND // 2:
-            server.plane.read(channel)
-        self.looked, found = server.hot.take_acknowledgements(channel, self.looked)
+            core.plane.read(channel)
+        self.looked, found = core.hot.take_acknowledgements(channel, self.looked)
         for first_byte, body in found:
             if channel.state != CLOSING:
-                server.packet(channel, first_byte, body)
+                core.packet(channel, first_byte, body)
 
 
 class Admission:
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    publishing: Publishing
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
         self.waiting: dict[_Waiting, None] = {}
         """Those whose publishers are not read from, in the order in which they came."""
         self._timer: Timer | None = None
@@ -97,12 +101,12 @@ class Admission:
     def has_room(self, topic: str, publisher: Session | None, own: int = 0) -> bool:
         """Whether a message of QoS 1 or 2 can be kept for all that it is for; `own` bytes that count are not in its
         way."""
-        server = self.server
-        budget = server.budget
+        core = self.core
+        budget = core.budget
         is_full = budget.used - own >= budget.limit
         if not is_full and not budget.full_lines:
             return True
-        fanout = server.hot.fanouts.of(topic)
+        fanout = core.hot.fanouts.of(topic)
         if is_full:
             return not fanout.owed
         return all(destination.has_room(publisher) for destination in fanout.destinations)
@@ -111,7 +115,7 @@ class Admission:
         """The same for a PUBLISH of a client; True: the caller answers with 0x97, or lets it `wait`."""
         if self.has_room(topic, channel.session, channel.counted):
             return False
-        self.server.stats.publish_refused += 1
+        self.core.stats.publish_refused += 1
         self._tell()
         return True
 
@@ -121,12 +125,12 @@ class Admission:
 
     def wait(self, channel: Channel, packet: Publish, topic: str) -> None:
         """Deal with this PUBLISH when there is room, and with nothing else of its client until then."""
-        self.server.begin(_Waiting(self.server, channel, packet, topic))
+        self.core.begin(_Waiting(self, channel, packet, topic))
 
     def look_later(self, task: _Waiting) -> None:
         self.waiting[task] = None
         if self._timer is None:
-            self._timer = self.server.timers.at(self.server.hot.now + LOOK_AGAIN, self._look)
+            self._timer = self.core.timers.at(self.core.hot.now + LOOK_AGAIN, self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -134,22 +138,22 @@ class Admission:
             channel = task.channel
             if channel.waits is task:
                 channel.waits = None
-                self.server.chores.add(task)
+                self.core.chores.add(task)
             del self.waiting[task]  # or its client has gone, or has read, which made it a chore already
         if self.waiting and self._timer is None:
-            self._timer = self.server.timers.at(self.server.hot.now + LOOK_AGAIN, self._look)
+            self._timer = self.core.timers.at(self.core.hot.now + LOOK_AGAIN, self._look)
 
     def _tell(self) -> None:
-        server = self.server
-        now = server.hot.now
+        core = self.core
+        now = core.hot.now
         if now < self._told_at + TELL_AGAIN:
             return
         self._told_at = now
         why = "queues are full"
-        if server.budget.used >= server.budget.limit:
-            why = f"max_queue_memory ({server.budget.limit} bytes) is used up"
+        if core.budget.used >= core.budget.limit:
+            why = f"max_queue_memory ({core.budget.limit} bytes) is used up"
         log.warning(
             "%s: messages of QoS 1 and 2 are refused (0x97), or their publishers wait; %d until now",
             why,
-            server.stats.publish_refused,
+            core.stats.publish_refused,
         )

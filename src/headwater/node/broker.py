@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from headwater.message import NEVER, Message
 from headwater.node.access.limits import Ban
 from headwater.node.access.settings import AccessSettings
-from headwater.node.bridge.inside import remove_orphans
+from headwater.node.bridge.orphans import remove_orphans
 from headwater.node.config import Config
 from headwater.node.group_view import GroupView, view_groups
 from headwater.node.hooks import Hooks
@@ -216,7 +216,7 @@ class Broker:
         if self._bridges is None and wanted:
             from headwater.node.bridge.bridges import Bridges  # the client, too, is only loaded where it is needed
 
-            self._bridges = Bridges(self)
+            self._bridges = Bridges(self.server)
         if self._bridges is not None:
             await self._bridges.use(wanted)
         else:
@@ -327,17 +327,14 @@ class Broker:
     def reload_access(self, settings: AccessSettings | None = None) -> None:
         """Read the files of `access` again, perhaps with other settings; live connections have their new rights when
         this returns. AccessError: something cannot be used, and nothing has changed."""
-        self._look_at_the_clock()
-        self.server.access.reload(settings or self.server.access.settings)
-        self.server.plane.wake()
+        with self.server.turn():
+            self.server.access.reload(settings or self.server.access.settings)
 
     def ban(self, kind: str, value: str, seconds: float | None = None, reason: str = "") -> Ban:
         """Refuse an `address`, `user` or `client` (id) and end its connections, for some time or until it is lifted.
         ValueError: no such kind."""
-        self._look_at_the_clock()
-        ban = self.server.access.ban(kind, value, seconds, reason)
-        self.server.plane.wake()
-        return ban
+        with self.server.turn():
+            return self.server.access.ban(kind, value, seconds, reason)
 
     def lift_ban(self, kind: str, value: str) -> bool:
         """False when there is none."""
@@ -354,11 +351,10 @@ class Broker:
         """Route a message of the program's own, as if a client had published it. Returns its position, which holds when
         it is `committed`; 0 if its topic is not stored. ValueError: no topic name. TooManyTopics: nothing is done."""
         check_name(message.topic, self.config.max_topic_levels)
-        self.server.hot.now = time.monotonic()
-        if self.server.publishing.is_refused(message):
-            raise TooManyTopics(f"the store has as many topics as it may have ({self.config.store.max_topics})")
-        self.server.publishing.route(message, None)
-        self.server.plane.wake()
+        with self.server.turn():
+            if self.server.publishing.is_refused(message):
+                raise TooManyTopics(f"the store has as many topics as it may have ({self.config.store.max_topics})")
+            self.server.publishing.route(message, None)
         return message.position
 
     async def committed(self) -> None:
@@ -369,20 +365,19 @@ class Broker:
 
     def disconnect(self, client_id: str, reason: int, server_reference: str | None = None) -> bool:
         """End a client's connection with this reason, perhaps sending it elsewhere; False when it has none."""
-        self.server.hot.now = time.monotonic()
-        session = self.server.sessions.get(client_id)
-        for channel in self.server.channels:
-            if session is not None and channel.session is session:
-                self.server.disconnect_soon(channel, reason, "", server_reference)
-                self.server.plane.wake()
-                return True
+        with self.server.turn():
+            session = self.server.sessions.get(client_id)
+            for channel in self.server.channels:
+                if session is not None and channel.session is session:
+                    self.server.disconnect_soon(channel, reason, "", server_reference)
+                    return True
         return False
 
     def use_dispatcher(self, pattern: str, name: str) -> int:
         """From now on the groups that the pattern covers (`$share/+/jobs/#`), also those to come, choose by this
         dispatcher; returns how many groups changed. ValueError: no such dispatcher, or no pattern."""
-        self.server.hot.now = time.monotonic()
-        return self.server.sharing.use_dispatcher(pattern, name)
+        with self.server.turn():
+            return self.server.sharing.use_dispatcher(pattern, name)
 
     def shared_groups(self) -> list[GroupView]:
         """What can be seen of the shared groups now."""

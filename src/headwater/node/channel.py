@@ -167,19 +167,19 @@ class Transport:
 
     def recv(self, size: int) -> bytes:
         """All that there is, as `socket.recv` says it; `size` is only a hint."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def send(self, blob: bytes) -> int:
         """How many bytes have gone for good; the others are given again, in front of new ones."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def writable(self) -> None:
         """The socket takes bytes, and the channel has none: those of the transport itself may go."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def end(self) -> None:
         """Say that nothing more comes, if the socket takes it; more than once is fine."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -199,7 +199,7 @@ class Entrance:
 
     def admit(self, channel: Channel) -> bool:
         """Prepare a new channel, before anything is read; False: it may not come in."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -208,64 +208,64 @@ class Slow:
 
     def packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
         """Deal with one whole packet."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def failed(self, channel: Channel, error: RemoteProtocolError) -> None:
         """The peer broke the protocol."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def postponed(self, channel: Channel) -> None:
         """There is no time left for the channel's other packets: go on with them later."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def crashed(self, channel: Channel) -> None:
         """Dealing with a packet raised something that it should not."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def lost(self, channel: Channel) -> None:
         """The socket is gone."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def written(self, channel: Channel) -> None:
         """No bytes wait for this socket any more."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def relieved(self, channel: Channel) -> None:
         """Fewer bytes wait for an overfull socket: it may be read from again."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def writable_wanted(self, channel: Channel) -> None:
         """Bytes wait for this socket: call `Turn.writable` when it takes some."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def keeps(self, channel: Channel, size: int) -> bool:
         """So many bytes more (or fewer) are kept for one who is not connected. False: it has been cut off."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def keeps_alias(self, channel: Channel, size: int, forced: bool) -> bool:
         """So many bytes more of topic aliases. False: there is no room for them; `forced`: they are kept anyway."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def has_room_for_alias(self, channel: Channel, topic: str) -> bool:
         """Whether an alias for this topic could be kept."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def exhausted(self, channel: Channel) -> None:
         """Bytes would have to wait for this socket, and there is no memory left for them: end it."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def metered(self, channel: Channel, size: int, messages: int) -> None:
         """So many bytes of packets, so many of them PUBLISH, were dealt with for a channel that has a meter."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def outruns_store(self, channel: Channel) -> None:
         """The channel publishes what is stored, and too much of that is not on disk yet, or the disk has too little
         room: stop reading from it."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def overfull(self, channel: Channel) -> None:
         """More bytes wait for this socket than allowed: stop reading from it."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -274,23 +274,23 @@ class Deliver:
 
     def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
         """Give a message to one recipient."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def offer(self, session: Session, delivery: Delivery) -> None:
         """Send or queue one delivery."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def ended(self, session: Session, group: object, count: int) -> None:
         """QoS 1 or 2 deliveries of a group (None: of none) have been acknowledged to their end, or refused."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def hasten(self, channel: Channel) -> None:
         """More acknowledgements are to come, and others depend on them."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def drain(self, channel: Channel) -> None:
         """The send quota has room again: send what waits."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -299,20 +299,20 @@ class Share:
 
     def choose(self, group: Group, topic: str, publisher: str) -> Member | None:
         """The member that gets a message now; None: nobody has room."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def give(self, group: Group, member: Member | None, message: Message) -> None:
         """To the member that was chosen; None: the message waits in the group."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def deliver(self, group: Group, message: Message) -> None:
         """Give a message to one member, or let it wait in the group."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def select(self, group: Group, message: Message, chosen: list[tuple[Session, Delivery]]) -> None:
         """Choose a member, and add what it would get to `chosen`; if nobody has room, the message waits."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError
 
     def is_full(self, group: Group) -> bool:
         """Whether what is for the group is refused now."""
-        raise RuntimeError("not connected")
+        raise NotImplementedError

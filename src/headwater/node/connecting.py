@@ -10,27 +10,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 from uuid import uuid4
 
 from headwater.message import NEVER
+from headwater.node.access.access import Access
 from headwater.node.access.quotas import session_size
 from headwater.node.access.tokens import Identity
 from headwater.node.bridge.path import introduce
 from headwater.node.channel import BUSY, Channel
-from headwater.node.deciding import Answer, both
-from headwater.node.delivering import SOME
-from headwater.node.ending import FOR_EVER
+from headwater.node.core import Core
+from headwater.node.deciding import Answer, Deciding, both
+from headwater.node.delivering import SOME, Delivering
+from headwater.node.ending import FOR_EVER, Ending
 from headwater.node.hooks import Refusal, give_up
-from headwater.node.stats import TOO_LARGE
-from headwater.node.strangers import connect_size
+from headwater.node.reporting import Reporting
+from headwater.node.retained_sender import RetainedSender
+from headwater.node.sharing import Sharing
+from headwater.node.strangers import Strangers, connect_size
 from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.connection import AUTHENTICATING, CONNECTED
 from headwater.session.outbound import Outbound
 from headwater.session.session import Session
 from headwater.session.translate import will_message
 from headwater.wire.errors import RemoteProtocolError
-from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties, Pubrel, Will
+from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties, Will
 from headwater.wire.reasons import (
     BAD_AUTHENTICATION_METHOD,
     CLIENT_IDENTIFIER_NOT_VALID,
@@ -50,9 +54,6 @@ from headwater.wire.reasons import (
     USE_ANOTHER_SERVER,
 )
 
-if TYPE_CHECKING:
-    from headwater.node.server import Server
-
 log = logging.getLogger("headwater.server")
 
 LARGEST_PACKET: Final = 268_435_460
@@ -60,8 +61,27 @@ LARGEST_PACKET: Final = 268_435_460
 
 
 class Connecting:
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(
+        self,
+        core: Core,
+        access: Access,
+        deciding: Deciding,
+        delivering: Delivering,
+        ending: Ending,
+        reporting: Reporting,
+        retained_sender: RetainedSender,
+        sharing: Sharing,
+        strangers: Strangers,
+    ) -> None:
+        self.core = core
+        self.access = access
+        self.deciding = deciding
+        self.delivering = delivering
+        self.ending = ending
+        self.reporting = reporting
+        self.retained_sender = retained_sender
+        self.sharing = sharing
+        self.strangers = strangers
         self.connected = 0
 
     def packet(self, channel: Channel, packet: Packet) -> bool:
@@ -80,16 +100,16 @@ class Connecting:
 
     def connect(self, channel: Channel, packet: Connect) -> None:
         channel.learn(packet)
-        if self.server.config.terse:
+        if self.core.config.terse:
             channel.wants_problem_information = False
         if channel.identity is not None or channel.authentication_method is not None:
             channel.username = channel.identity  # the one in CONNECT does not count; an exchange will say another
-        server = self.server
-        refusal = server.access.admit(channel, packet) or self._check(channel, packet)
+        core = self.core
+        refusal = self.access.admit(channel, packet) or self._check(channel, packet)
         if refusal is None:
-            refusal = server.hooks.allow("connect", channel, packet)
+            refusal = core.hooks.allow("connect", channel, packet)
         if refusal is None and channel.authentication_method is not None:
-            if not server.keeps(channel, connect_size(packet)):
+            if not core.keeps(channel, connect_size(packet)):
                 return
             channel.username = None  # until the exchange has proved who it is
             channel.pending_connect = packet
@@ -110,7 +130,7 @@ class Connecting:
             elif channel.client_id.startswith("$"):
                 refusal = Refusal(CLIENT_IDENTIFIER_NOT_VALID, "such ids are the broker's own")
         if refusal is None:
-            refusal = self.server.access.receive(channel) or self._room(channel.client_id)
+            refusal = self.access.receive(channel) or self._room(channel.client_id)
             refusal = refusal or self._check_memory(channel, packet)
         if refusal is not None:
             self._refused(channel, refusal)
@@ -119,38 +139,38 @@ class Connecting:
 
     def _check_memory(self, channel: Channel, packet: Connect) -> Refusal | None:
         """Whether what the session would have us keep has room: itself, if it is new, and its will."""
-        session = self.server.sessions.get(channel.client_id)
+        session = self.core.sessions.get(channel.client_id)
         size = 0 if packet.will is None else will_message(packet.will, channel.client_id).size()
         if session is None or packet.clean_start:
             size += session_size(channel.client_id, channel.username)
         if session is not None and session.username == channel.username:
             size -= session.kept_bytes if packet.clean_start else session.will_bytes
-        if self.server.access.quotas.has_room(channel.username, size):
+        if self.access.quotas.has_room(channel.username, size):
             return None
         return Refusal(QUOTA_EXCEEDED, "no memory for what this session would keep (max_session_memory)")
 
     def _wait_for(self, channel: Channel, packet: Connect, answer: Awaitable[Refusal | None]) -> None:
         """The answer to CONNECT comes later: nothing else of this channel is dealt with until then."""
-        if not self.server.keeps(channel, connect_size(packet)):
+        if not self.core.keeps(channel, connect_size(packet)):
             give_up(answer)
             return
         channel.state = AUTHENTICATING
-        self.server.be_busy(channel)
-        self.server.deciding.start(channel, answer, partial(self._answered, channel, packet))
+        self.core.be_busy(channel)
+        self.deciding.start(channel, answer, partial(self._answered, channel, packet))
 
     def _answered(self, channel: Channel, packet: Connect, refusal: Refusal | None) -> None:
         if not channel.busy:
             return  # it has gone, or took too long
-        server = self.server
+        core = self.core
         try:
             self._enter(channel, packet, None, refusal)
         except Exception:
-            server.crashed(channel)
-        server.go_on(channel)
-        server.plane.wake()
+            core.crashed(channel)
+        core.go_on(channel)
+        core.plane.wake()
 
     def _check(self, channel: Channel, packet: Connect) -> Refusal | None:
-        config = self.server.config
+        config = self.core.config
         if config.server_reference:
             return Refusal(USE_ANOTHER_SERVER, "", config.server_reference)
         refusal = None if channel.is_known_by_user else self._room(packet.client_id)  # before anything is computed
@@ -163,10 +183,10 @@ class Connecting:
 
     def _room(self, client_id: str) -> Refusal | None:
         """What speaks against one more connection, and perhaps session, with this id."""
-        config = self.server.config
+        config = self.core.config
         if self.connected >= config.max_connections and not self._takes_over(client_id):
             return Refusal(SERVER_BUSY, "the server has as many connections as it may have")
-        if len(self.server.sessions) >= config.max_sessions and client_id not in self.server.sessions:
+        if len(self.core.sessions) >= config.max_sessions and client_id not in self.core.sessions:
             return Refusal(QUOTA_EXCEEDED, "the server has as many sessions as it may have")
         return None
 
@@ -175,14 +195,14 @@ class Connecting:
             return False  # [MQTT-3.1.3-8 of 3.1.1]; 3.1 knows no empty id at all
         entrance = channel.entrance
         allowed = None if entrance is None else entrance.allow_empty_client_id
-        return self.server.config.allow_empty_client_id if allowed is None else allowed
+        return self.core.config.allow_empty_client_id if allowed is None else allowed
 
     def _takes_over(self, client_id: str) -> bool:
-        session = self.server.sessions.get(client_id)
+        session = self.core.sessions.get(client_id)
         return session is not None and session.connection is not None
 
     def _check_will(self, channel: Channel, will: Will) -> Refusal | None:
-        config = self.server.config
+        config = self.core.config
         if will.qos > channel.max_qos:
             return Refusal(QOS_NOT_SUPPORTED, f"a will of QoS {will.qos} is not supported")  # [MQTT-3.2.2-12]
         if config.max_payload_size and len(will.payload) > config.max_payload_size:
@@ -199,33 +219,33 @@ class Connecting:
 
     def authenticate(self, channel: Channel, packet: Connect) -> Answer:
         """Guards decide, or the files and settings of `access`; where there are both, both must agree."""
-        server = self.server
-        hooks = server.hooks
+        core = self.core
+        hooks = core.hooks
         if not hooks.listens("connect_authenticate"):
-            return server.access.authenticate(channel, packet)
+            return self.access.authenticate(channel, packet)
         answer = hooks.ask("connect_authenticate", channel, packet)
-        if not server.access.settings.authenticates or isinstance(answer, Refusal):
+        if not self.access.settings.authenticates or isinstance(answer, Refusal):
             return answer
-        return both(answer, server.access.authenticate(channel, packet))
+        return both(answer, self.access.authenticate(channel, packet))
 
     def refuse(self, channel: Channel, reason: int, text: str, server_reference: str | None = None) -> None:
         """A CONNACK that says no, in the client's version; silence where 3.1.1 has no code for it."""
-        self.server.stats.connects_refused += 1
+        self.core.stats.connects_refused += 1
         if channel.version == V5:
             properties = channel.problem(text)
             if server_reference:
                 properties = properties or Properties()
                 properties.server_reference = server_reference
-            if not self.server.send(channel, Connack(False, reason, properties)):
-                self.server.send(channel, Connack(False, reason))
+            if not self.core.send(channel, Connack(False, reason, properties)):
+                self.core.send(channel, Connack(False, reason))
         elif reason in CONNACK_311:
-            self.server.send(channel, Connack(False, CONNACK_311[reason]))
+            self.core.send(channel, Connack(False, CONNACK_311[reason]))
 
     def _refused(self, channel: Channel, refusal: Refusal) -> None:
         if refusal.text:  # those without one were logged when they were found out, or come too often (bans, rates)
             log.info("%r (%s) is refused: %s", channel.client_id, channel.address, refusal.text)
         self.refuse(channel, refusal.reason, refusal.text, refusal.server_reference)
-        self.server.close(channel, refusal.reason, with_will=False)  # [MQTT-3.2.2-7]
+        self.core.close(channel, refusal.reason, with_will=False)  # [MQTT-3.2.2-7]
 
     # ---- AUTH --------------------------------------------------------------------------------------------------
 
@@ -245,21 +265,21 @@ class Connecting:
         """Ask the guards for the next step of an exchange, before or after CONNACK [MQTT-4.12.0-2 … 4.12.1-2]."""
         again = channel.state == CONNECTED
         method = channel.authentication_method or ""
-        answer = self.server.hooks.challenge(method, channel, data, again)
+        answer = self.core.hooks.challenge(method, channel, data, again)
         if answer is None:
             answer = Refusal(BAD_AUTHENTICATION_METHOD)
         if not isinstance(answer, Refusal) and again and answer.done and answer.username != channel.username:
             answer = Refusal(NOT_AUTHORIZED, "a connection cannot become another user's")
         if isinstance(answer, Refusal):
             if answer.reason == NOT_AUTHORIZED:
-                self.server.access.failed_at(channel.address)
+                self.access.failed_at(channel.address)
             if again:
-                self.server.disconnect(channel, answer.reason, answer.text)
+                self.core.disconnect(channel, answer.reason, answer.text)
             else:
                 self._refused(channel, answer)
             return
         if answer.done and not again:
-            self.server.access.known(channel, Identity(answer.username))
+            self.access.known(channel, Identity(answer.username))
             packet = channel.pending_connect
             assert packet is not None
             channel.pending_connect = None
@@ -269,13 +289,13 @@ class Connecting:
         channel.challenged = not answer.done
         reason = SUCCESS if answer.done else CONTINUE_AUTHENTICATION
         properties = Properties(authentication_method=method, authentication_data=answer.data)
-        self.server.send(channel, Auth(reason, properties))
+        self.core.send(channel, Auth(reason, properties))
 
     # ---- accepted ----------------------------------------------------------------------------------------------
 
     def _accept(self, channel: Channel, packet: Connect, auth_data: bytes | None) -> None:
-        server = self.server
-        server.hooks.tell("session_establish", channel, packet)
+        core = self.core
+        core.hooks.tell("session_establish", channel, packet)
         properties = self._grants(channel, packet)
         if channel.version == V5 and channel.authentication_method is not None:
             properties.authentication_method = channel.authentication_method
@@ -285,28 +305,28 @@ class Connecting:
         if session is None:
             session = self.new_session(channel.client_id)
         self._attach(channel, session, packet)
-        server.promise(channel)
+        core.promise(channel)
         if not self._send_connack(channel, present and packet.version != V31, properties):
             self._refused(channel, Refusal(PACKET_TOO_LARGE))  # it takes no packet that could say what we grant
             return
-        server.watch_keep_alive(channel)
-        server.presence_changed(session, True)
-        session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight))
-        server.sharing.connected(channel, session)
-        self.resend(channel, session, session.outbound.resume(SOME))
-        server.delivering.drain(channel)
-        server.hooks.tell("session_established", channel, present)
+        core.watch_keep_alive(channel)
+        core.presence_changed(session, True)
+        session.outbound.connected(min(channel.receive_maximum, core.config.max_inflight))
+        self.sharing.connected(channel, session)
+        self.delivering.resend(channel, session, session.outbound.resume(SOME))
+        self.delivering.drain(channel)
+        core.hooks.tell("session_established", channel, present)
 
     def _send_connack(self, channel: Channel, present: bool, grants: Properties) -> bool:
         """False if it is too large for the client, even without what the client can do without."""
         connack = Connack(present, SUCCESS, grants if channel.version == V5 else None)
-        if self.server.send(channel, connack):
+        if self.core.send(channel, connack):
             return True
-        return self.server.reporting.withdraw(channel, grants) and self.server.send(channel, connack) > 0
+        return self.reporting.withdraw(channel, grants) and self.core.send(channel, connack) > 0
 
     def _grants(self, channel: Channel, packet: Connect) -> Properties:
         """What the client is told in CONNACK; sets what it is granted on the channel."""
-        config = self.server.config
+        config = self.core.config
         grants = Properties(
             receive_maximum=config.receive_maximum,
             maximum_packet_size=None if config.max_packet_size == LARGEST_PACKET else config.max_packet_size,
@@ -339,79 +359,63 @@ class Connecting:
                 grants.session_expiry_interval = config.max_session_expiry
             if asked.request_response_information and config.response_information:
                 grants.response_information = config.response_information.replace("%c", channel.client_id)
-        self.server.reporting.grant(channel, packet, grants)
-        introduce(packet, grants, self.server.broker_id)
+        self.reporting.grant(channel, packet, grants)
+        introduce(packet, grants, self.core.broker_id)
         channel.max_in = config.max_packet_size
         channel.max_unseen = min(channel.max_in, config.max_payload_size or channel.max_in)
         return grants
 
     def _take_over(self, channel: Channel, packet: Connect) -> Session | None:
         """End an older connection of this client [MQTT-3.1.4-3]; the session to resume, if there is one."""
-        server = self.server
-        session = server.sessions.get(channel.client_id)
+        core = self.core
+        session = core.sessions.get(channel.client_id)
         if session is not None and session.connection is not None:
-            server.disconnect(cast(Channel, session.connection), SESSION_TAKEN_OVER)
-            session = server.sessions.get(channel.client_id)
+            core.disconnect(cast(Channel, session.connection), SESSION_TAKEN_OVER)
+            session = core.sessions.get(channel.client_id)
         if session is not None and packet.clean_start:
-            server.ending.remove(session)  # [MQTT-3.1.2-4]
+            self.ending.remove(session)  # [MQTT-3.1.2-4]
             session = None
         return session
 
     def new_session(self, client_id: str) -> Session:
         """One that nobody is connected to yet."""
-        server = self.server
-        config = server.config
-        outbound = Outbound(server.budget, config.max_queued_messages, config.max_queued_bytes, server.policy)
-        session = server.sessions[client_id] = Session(client_id, outbound)
-        server.stats.sessions_maximum = max(server.stats.sessions_maximum, len(server.sessions))
+        core = self.core
+        config = core.config
+        outbound = Outbound(core.budget, config.max_queued_messages, config.max_queued_bytes, core.policy)
+        session = core.sessions[client_id] = Session(client_id, outbound)
+        core.stats.sessions_maximum = max(core.stats.sessions_maximum, len(core.sessions))
         return session
 
     def _attach(self, channel: Channel, session: Session, packet: Connect) -> None:
-        server = self.server
-        server.ending.called_off(session)
+        core = self.core
+        self.ending.called_off(session)
         properties = packet.properties
         asked = 0 if properties is None else properties.session_expiry_interval or 0
         if packet.version != V5:
             asked = 0 if packet.clean_start else FOR_EVER
-        session.expiry_interval = min(asked, server.config.max_session_expiry)
+        session.expiry_interval = min(asked, core.config.max_session_expiry)
         session.expires_at = NEVER
         before = session.username
         session.username = channel.username
-        server.access.established(channel, session, before)
+        self.access.established(channel, session, before)
         will = packet.will
         message = None if will is None else will_message(will, channel.client_id)
         if message is not None:
             message.user = channel.username
-        server.access.quotas.set_will(session, message)
+        self.access.quotas.set_will(session, message)
         if will is not None:
             session.will_expiry = None if will.properties is None else will.properties.message_expiry_interval
             session.will_delay = 0 if will.properties is None else will.properties.will_delay_interval or 0
         session.will_at = NEVER
         session.connection = channel
         channel.session = session
-        if server.journal is not None:
-            server.journal.attached(session)
+        if core.journal is not None:
+            core.journal.attached(session)
         channel.state = CONNECTED
-        server.strangers.left(channel)
-        channel.fast = channel.max_qos >= server.config.max_qos  # else each PUBLISH needs a look
+        self.strangers.left(channel)
+        channel.fast = channel.max_qos >= core.config.max_qos  # else each PUBLISH needs a look
         self.connected += 1
-        server.stats.connections_maximum = max(server.stats.connections_maximum, self.connected)
-
-    def resend(self, channel: Channel, session: Session, packet_ids: list[int]) -> None:
-        """[MQTT-4.4.0-1] What was in flight goes again, with DUP and its packet id."""
-        outbound = session.outbound
-        for packet_id in packet_ids:
-            flight = outbound.flights[packet_id]
-            if flight.released:
-                self.server.send(channel, Pubrel(packet_id))
-                continue
-            delivery = session.flight_delivery(flight)
-            if self.server.delivering.publish_to(channel, delivery, packet_id, True) == 0:
-                outbound.done(packet_id, flight)  # [MQTT-3.1.2-25] too large for this client: as if it had been sent
-                self.server.delivering.landed(flight)
-                delivery.journaled = None  # it was the flight's, and has ended with it
-                self.server.delivering.dropped(session, delivery, TOO_LARGE)
-                self.server.hooks.tell("qos_dropped", session.client_id, packet_id)
+        core.stats.connections_maximum = max(core.stats.connections_maximum, self.connected)
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -421,38 +425,38 @@ class Connecting:
         if session is not None and properties is not None and properties.session_expiry_interval is not None:
             if session.expiry_interval == 0 and properties.session_expiry_interval:
                 raise RemoteProtocolError(PROTOCOL_ERROR, "a session that was to end cannot be kept")  # [3.14.2.2.2]
-            session.expiry_interval = min(properties.session_expiry_interval, self.server.config.max_session_expiry)
+            session.expiry_interval = min(properties.session_expiry_interval, self.core.config.max_session_expiry)
         # [MQTT-3.14.4-3] Only a normal disconnection discards the will.
-        self.server.close(channel, packet.reason, with_will=packet.reason != SUCCESS, linger=False)
+        self.core.close(channel, packet.reason, with_will=packet.reason != SUCCESS, linger=False)
 
     def detach(self, channel: Channel, with_will: bool) -> None:
         """The channel's session goes on without it, or ends."""
         session = channel.session
         if session is not None:
-            self.server.access.quotas.count(session, -channel.alias_bytes)
+            self.access.quotas.count(session, -channel.alias_bytes)
             channel.alias_bytes = 0
         channel.session = None
-        self.server.access.ended(channel)
+        self.access.ended(channel)
         if channel.busy:
             channel.busy = False
             channel.waits = None
-            self.server.resume(channel, BUSY)  # so that its end is seen
-            self.server.deciding.cancel(channel)
+            self.core.resume(channel, BUSY)  # so that its end is seen
+            self.deciding.cancel(channel)
         if session is None or session.connection is not channel:
             return
-        server = self.server
+        core = self.core
         session.connection = None
-        server.retained_sender.pause(session)
+        self.retained_sender.pause(session)
         self.connected -= 1
         session.outbound.disconnected()
-        server.presence_changed(session, False)
-        back = server.sharing.take_unsent(channel, session)
-        server.sharing.again(back + server.sharing.take_back(session, session.expiry_interval == 0))
+        core.presence_changed(session, False)
+        back = self.sharing.take_unsent(channel, session)
+        self.sharing.again(back + self.sharing.take_back(session, session.expiry_interval == 0))
         if channel.report_grant is not None:
-            server.reporting.ended(session)
+            self.reporting.ended(session)
         if not with_will:
-            server.access.quotas.set_will(session, None)
+            self.access.quotas.set_will(session, None)
         if session.expiry_interval == 0:
-            server.ending.remove(session)
+            self.ending.remove(session)
             return
-        server.ending.wait(session)
+        self.ending.wait(session)

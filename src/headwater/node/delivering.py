@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel, Deliver
 from headwater.node.chores import Chore
+from headwater.node.core import Core
 from headwater.node.sending import HEADERS
 from headwater.node.stats import EXPIRED, NOT_AUTHORIZED, QUEUE_FULL, SLOW_READER, TOO_LARGE
 from headwater.routing.dispatcher import Member
@@ -27,11 +28,13 @@ from headwater.session.journaled import AWAY, DurableDelivery
 from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
 from headwater.session.waiting import DISCONNECT_WHEN_FULL, OVERFLOW, QUEUED, SEND, Waiting
+from headwater.wire.packets import Pubrel
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
 if TYPE_CHECKING:
     from headwater.node.persistence.journal import Journal
-    from headwater.node.server import Server
+    from headwater.node.retained_sender import RetainedSender
+    from headwater.node.sharing import Sharing
 
 log = logging.getLogger("headwater.server")
 
@@ -57,10 +60,13 @@ def is_behind(channel: Channel, session: Session) -> bool:
 
 
 class Delivering(Deliver):
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    retained_sender: RetainedSender
+    sharing: Sharing
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
         self.journal: Journal | None = None
-        self.flood = server.config.outbound_buffer + BURST
+        self.flood = core.config.outbound_buffer + BURST
 
     def deliver(self, recipient: Recipient, message: Message, publisher: Session | None) -> None:
         session = cast(Session, recipient.session)
@@ -69,19 +75,19 @@ class Delivering(Deliver):
             self.offer(session, delivery)
 
     def offer(self, session: Session, delivery: Delivery) -> None:
-        if delivery.positions and self.server.coordinator is not None:
-            delivery.message = self.server.coordinator.marked(delivery.message)
+        if delivery.positions and self.core.coordinator is not None:
+            delivery.message = self.core.coordinator.marked(delivery.message)
         channel = cast("Channel | None", session.connection)
-        if channel is None and (delivery.qos == 0 or self.server.sessions.get(session.client_id) is not session):
+        if channel is None and (delivery.qos == 0 or self.core.sessions.get(session.client_id) is not session):
             return  # it has ended, but for subscriptions that go in portions
-        if channel is not None and self.server.hot.open:
-            self.server.hot.settle_all()  # what a fan-out holds came earlier: it must not be overtaken
-        if session.pending_retained is not None and not self.server.retained_sender.before(session, delivery):
+        if channel is not None and self.core.hot.open:
+            self.core.hot.settle_all()  # what a fan-out holds came earlier: it must not be overtaken
+        if session.pending_retained is not None and not self.retained_sender.before(session, delivery):
             self._no_room(session, channel, delivery)
             return
         if delivery.group is not None:
             self._given(session, delivery)
-        if delivery.message.expires_at <= self.server.hot.now:
+        if delivery.message.expires_at <= self.core.hot.now:
             self.dropped(session, delivery, EXPIRED)
             return
         congested = channel is not None and channel.congested
@@ -104,7 +110,7 @@ class Delivering(Deliver):
             if outbound.given_up is not None:
                 self._tell_given_up(session)
             if len(outbound.flights) == MAX_PACKET_ID:
-                self.server.hooks.tell("packet_id_exhausted", session.client_id)
+                self.core.hooks.tell("packet_id_exhausted", session.client_id)
         elif result == OVERFLOW:
             self._no_room(session, channel, delivery)
         else:
@@ -113,13 +119,13 @@ class Delivering(Deliver):
     def _no_room(self, session: Session, channel: Channel | None, delivery: Delivery) -> None:
         self._gave_way(session, delivery)
         if channel is not None and session.outbound.policy == DISCONNECT_WHEN_FULL:
-            self.server.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
+            self.core.disconnect_soon(channel, QUOTA_EXCEEDED, "too many messages wait for this client")
 
     def send_delivery(self, channel: Channel, session: Session, delivery: Delivery) -> None:
         """Send a message now; the quota allows it."""
         if delivery.message is AWAY:
             self.fetch(delivery)
-            if delivery.message.expires_at <= self.server.hot.now:
+            if delivery.message.expires_at <= self.core.hot.now:
                 self.dropped(session, delivery, EXPIRED)
                 return
         if channel.rights is not None and not channel.rights.receives(delivery.message.topic):
@@ -137,7 +143,7 @@ class Delivering(Deliver):
                 self._flown(channel, session, delivery, packet_id, flight)
             elif delivery.group is not None and self.journal is not None:
                 self._left_the_group(channel, delivery, flight)
-            self.server.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
+            self.core.hooks.tell("qos_publish", session.client_id, packet_id, delivery.message)
 
     def _flown(self, channel: Channel, session: Session, delivery: Delivery, packet_id: int, flight: Flight) -> None:
         journal = self.journal
@@ -187,35 +193,35 @@ class Delivering(Deliver):
             self.fetch(delivery)
         if delivery.message.commit > channel.barrier:
             channel.barrier = delivery.message.commit  # it is stored, and nobody sees it before that is so
-        packet = channel.publish_packet(delivery, packet_id, dup, self.server.hot.now)
-        size = self.server.send(channel, packet)
+        packet = channel.publish_packet(delivery, packet_id, dup, self.core.hot.now)
+        size = self.core.send(channel, packet)
         if size:
             channel.published(packet, delivery.message.topic)
-            self.server.stats.publish_sent += 1
+            self.core.stats.publish_sent += 1
         return size
 
     def dropped(self, session: Session, delivery: Delivery, reason: int) -> None:
-        self.server.stats.drops[reason] += 1
+        self.core.stats.drops[reason] += 1
         if delivery.journaled is not None:
-            if self.server.hooks.listens("publish_dropped"):
+            if self.core.hooks.listens("publish_dropped"):
                 self.fetch(delivery)
             self.forget(delivery)
         member = _member(session, delivery.group)
         if member is not None:
-            cast(Group, delivery.group).given_back(member, 1, delivery.qos, self.server.hot.now)
-        self.server.hooks.tell("publish_dropped", session.client_id, delivery.message)
+            cast(Group, delivery.group).given_back(member, 1, delivery.qos, self.core.hot.now)
+        self.core.hooks.tell("publish_dropped", session.client_id, delivery.message)
 
     def _given(self, session: Session, delivery: Delivery) -> None:
         """Tell a group's dispatcher what its choice has come to: from now on the message is the member's."""
         member = _member(session, delivery.group)
         if member is not None:
             size = len(delivery.message.payload) + len(delivery.message.topic) + HEADERS
-            cast(Group, delivery.group).sent(member, size, delivery.qos, self.server.hot.now)
+            cast(Group, delivery.group).sent(member, size, delivery.qos, self.core.hot.now)
 
     def ended(self, session: Session, group: object, count: int) -> None:
         member = _member(session, group)
         if member is not None:
-            cast(Group, group).acknowledged(member, self.server.hot.now, count)
+            cast(Group, group).acknowledged(member, self.core.hot.now, count)
 
     def hasten(self, channel: Channel) -> None:
         """Let TCP acknowledge at once what came: a client that does not switch off Nagle's algorithm (paho, say) holds
@@ -239,7 +245,7 @@ class Delivering(Deliver):
     def tell_full(self, line: Waiting, whose: str) -> None:
         """A message that was acknowledged gave way in a line: say so, once in a while."""
         line.untold += 1
-        now = self.server.hot.now
+        now = self.core.hot.now
         if now < line.told_at + TELL_AGAIN:
             return
         log.warning(
@@ -248,24 +254,24 @@ class Delivering(Deliver):
             line.waiting(),
             line.queued_bytes,
             line.untold,
-            self.server.config.queue_full,
+            self.core.config.queue_full,
         )
         line.told_at = now
         line.untold = 0
 
     def why_given_up(self, delivery: Delivery) -> int:
         """A line gives up what has expired, and what gives way to others."""
-        return EXPIRED if delivery.message.expires_at <= self.server.hot.now else QUEUE_FULL
+        return EXPIRED if delivery.message.expires_at <= self.core.hot.now else QUEUE_FULL
 
     def drain(self, channel: Channel) -> None:
         session = channel.session
         if session is None or channel.state != CONNECTED:
             return
-        if self.server.hot.open:
-            self.server.hot.settle_all()  # what a fan-out holds came later than what waits: it has to wait behind it
+        if self.core.hot.open:
+            self.core.hot.settle_all()  # what a fan-out holds came later than what waits: it has to wait behind it
         outbound = session.outbound
         while self._send_some(channel, session):
-            if time.monotonic() > self.server.hot.until:
+            if time.monotonic() > self.core.hot.until:
                 self._drain_later(channel)
                 break
         if outbound.given_up is not None:
@@ -275,9 +281,9 @@ class Delivering(Deliver):
         if behind:
             return
         if channel.awaited:
-            self.server.sharing.pull(channel, session)
+            self.sharing.pull(channel, session)
         if session.pending_retained is not None:
-            self.server.retained_sender.resume(channel, session)
+            self.retained_sender.resume(channel, session)
 
     def _send_some(self, channel: Channel, session: Session) -> bool:
         """Some of what waits; False: nothing is left that may go now."""
@@ -285,34 +291,50 @@ class Delivering(Deliver):
         if outbound.unsent:
             if outbound.quota <= 0:
                 return False
-            self.server.connecting.resend(channel, session, outbound.next_unsent(SOME))
+            self.resend(channel, session, outbound.next_unsent(SOME))
             return True  # what is too large now gives its quota back
         for _ in range(SOME):
             if channel.congested:
                 return False
-            delivery = outbound.next_waiting(self.server.hot.now)
+            delivery = outbound.next_waiting(self.core.hot.now)
             if delivery is None:
                 return False
             self.send_delivery(channel, session, delivery)
         return True
 
+    def resend(self, channel: Channel, session: Session, packet_ids: list[int]) -> None:
+        """[MQTT-4.4.0-1] What was in flight goes again, with DUP and its packet id."""
+        outbound = session.outbound
+        for packet_id in packet_ids:
+            flight = outbound.flights[packet_id]
+            if flight.released:
+                self.core.send(channel, Pubrel(packet_id))
+                continue
+            delivery = session.flight_delivery(flight)
+            if self.publish_to(channel, delivery, packet_id, True) == 0:
+                outbound.done(packet_id, flight)  # [MQTT-3.1.2-25] too large for this client: as if it had been sent
+                self.landed(flight)
+                delivery.journaled = None  # it was the flight's, and has ended with it
+                self.dropped(session, delivery, TOO_LARGE)
+                self.core.hooks.tell("qos_dropped", session.client_id, packet_id)
+
     def _drain_later(self, channel: Channel) -> None:
         if not channel.draining:
             channel.draining = True
-            self.server.chores.add(_Draining(self.server, channel))
+            self.core.chores.add(_Draining(self, channel))
 
 
 class _Draining(Chore):
     """Many messages wait for a client that takes them."""
 
-    def __init__(self, server: Server, channel: Channel) -> None:
-        self.server = server
+    def __init__(self, delivering: Delivering, channel: Channel) -> None:
+        self.delivering = delivering
         self.channel = channel
 
     def piece(self) -> bool:
         self.channel.draining = False
-        self.server.delivering.drain(self.channel)
+        self.delivering.drain(self.channel)
         return False  # `drain` adds another one if need be
 
     def failed(self) -> None:
-        self.server.crashed(self.channel)
+        self.delivering.core.crashed(self.channel)

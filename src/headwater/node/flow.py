@@ -13,13 +13,12 @@ from functools import partial
 
 from mypy_extensions import mypyc_attr
 
-from headwater.node.busy import Rest, Task
-from headwater.node.channel import BUSY, STORING, Channel, Slow
+from headwater.node.channel import BUSY, STORING, Channel
 from headwater.node.chores import Chore
 from headwater.node.config import Config
-from headwater.node.hotpath import HotPath
-from headwater.node.loop import Plane
-from headwater.node.timers import Timer, Timers
+from headwater.node.core import ClientTask, Core
+from headwater.node.hooks import Hooks
+from headwater.node.timers import Timer
 from headwater.session.connection import CLOSING
 from headwater.wire.reasons import UNSPECIFIED_ERROR
 
@@ -27,25 +26,13 @@ log = logging.getLogger("headwater.server")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Flow(Slow):
-    def __init__(self, config: Config, hot: HotPath, timers: Timers) -> None:
-        self.config = config
-        self.hot = hot
-        self.timers = timers
-        self.chores = hot.chores
-        self.plane = Plane(hot, timers)
+class Flow(Core):
+    def __init__(self, config: Config, hooks: Hooks) -> None:
+        super().__init__(config, hooks)
         self.stalls: dict[Channel, Timer] = {}
         """Those with bytes that their sockets have not taken, and when to look at them again."""
         self.outrunners: list[Channel] = []
         """Those that wait for the delivery store, or for room on the disk."""
-
-    def close(self, channel: Channel, reason: int, with_will: bool, linger: bool = True) -> None:
-        """The protocol has ended."""
-        raise RuntimeError("not connected")
-
-    def shut(self, channel: Channel) -> None:
-        """All that there was to send has gone, and nothing more comes."""
-        raise RuntimeError("not connected")
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -88,7 +75,7 @@ class Flow(Slow):
             if kept and channel.state != CLOSING:
                 self.hot.feed(channel, kept)
 
-    def begin(self, task: Task) -> None:
+    def begin(self, task: ClientTask) -> None:
         """Do what a packet asks for; if the turn has no time left for all of it, go on later."""
         channel = task.channel
         while task.step():
@@ -109,7 +96,7 @@ class Flow(Slow):
 
     def postponed(self, channel: Channel) -> None:
         self.be_busy(channel)
-        self.chores.add(Rest(self, channel))
+        self.chores.add(_Rest(self, channel))
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
@@ -157,3 +144,23 @@ class Flow(Slow):
             self.hot.delivering.drain(channel)
         elif channel.withheld is None:
             self.shut(channel)
+
+
+class _Rest(Chore):
+    """The packets that were read together with others, when there was no time left for them."""
+
+    def __init__(self, flow: Flow, channel: Channel) -> None:
+        self.flow = flow
+        self.channel = channel
+
+    def piece(self) -> bool:
+        channel = self.channel
+        if channel.busy and channel.state != CLOSING:
+            hot = self.flow.hot
+            hot.feed(channel, hot.take_kept(channel))
+            self._resume()
+        return False
+
+    def _resume(self) -> None:
+        if not self.channel.busy:  # again
+            self.flow.resume(self.channel, BUSY)

@@ -24,6 +24,7 @@ from typing import Final
 
 from headwater.node.channel import Channel
 from headwater.node.collecting import Collecting
+from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.destinations.destination import Fanout, Run
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.destinations.local import LocalRoutes
@@ -52,6 +53,7 @@ class HotPath(Collecting):
         super().__init__(stats, budget)
         self.enabled = True
         self.takes_qos1 = True
+        self.coordinator: Coordinator | None = None
         self.properties = KnownProperties()
         self.no_room = False
         """The disk has too little room: who publishes is not read from until it has."""

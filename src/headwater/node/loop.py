@@ -31,9 +31,9 @@ from mypy_extensions import mypyc_attr
 from headwater.message import NEVER
 from headwater.node.channel import Channel
 from headwater.node.chores import SLICE
-from headwater.node.hotpath import HotPath
 from headwater.node.polling import poll_of
 from headwater.node.timers import Timers
+from headwater.node.turn import Turn
 from headwater.session.connection import CLOSING, CONNECTED
 
 LARGEST_READ: Final = 61440
@@ -71,7 +71,7 @@ ALONE: Final = 0.1
 class Plane:
     """Serves channels and listeners."""
 
-    def __init__(self, hot: HotPath, timers: Timers) -> None:
+    def __init__(self, hot: Turn, timers: Timers) -> None:
         self.hot = hot
         self.timers = timers
         self.long_read = LONG_READ
@@ -79,22 +79,22 @@ class Plane:
 
     def add(self, channel: Channel) -> None:
         """Read from this channel from now on."""
-        raise RuntimeError("no plane")
+        raise NotImplementedError
 
     def watch(self, channel: Channel, readable: bool, writable: bool) -> None:
         """Change what is waited for."""
-        raise RuntimeError("no plane")
+        raise NotImplementedError
 
     def remove(self, channel: Channel) -> None:
         """The channel's descriptor is about to be closed."""
-        raise RuntimeError("no plane")
+        raise NotImplementedError
 
     def listen(self, fd: int, ready: Callable[[], None], urgent: bool = False) -> None:
         """Call `ready` when something is there to be read; `urgent`: before what may wait, as clients wait for it."""
-        raise RuntimeError("no plane")
+        raise NotImplementedError
 
     def unlisten(self, fd: int) -> None:
-        raise RuntimeError("no plane")
+        raise NotImplementedError
 
     def wake(self) -> None:
         """Something was written, or a timer set, from outside a turn."""
@@ -157,7 +157,7 @@ def has_real_time_priority() -> bool:
 
 
 class EpollPlane(Plane):
-    def __init__(self, hot: HotPath, timers: Timers, epoll: select.epoll) -> None:
+    def __init__(self, hot: Turn, timers: Timers, epoll: select.epoll) -> None:
         super().__init__(hot, timers)
         self.epoll = epoll
         self.poll: Callable[[float, int], list[tuple[int, int]]] = poll_of(epoll)
@@ -351,7 +351,7 @@ class EpollPlane(Plane):
 class GuestPlane(Plane):
     """A data plane in somebody else's event loop: correct, and slower by that loop's cost per event."""
 
-    def __init__(self, hot: HotPath, timers: Timers, loop: AbstractEventLoop) -> None:
+    def __init__(self, hot: Turn, timers: Timers, loop: AbstractEventLoop) -> None:
         super().__init__(hot, timers)
         self.loop = loop
         self.scheduled = False

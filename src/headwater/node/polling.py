@@ -8,7 +8,7 @@ from typing import Any
 
 events: Any
 try:
-    from headwater.node import events
+    import headwater.node.events as events
 except ImportError:
     events = None
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.message import NEVER, Delivery, Message
+from headwater.node.access.access import Access
+from headwater.node.admission import Admission
 from headwater.node.channel import Channel
+from headwater.node.core import Core
+from headwater.node.delivering import Delivering
 from headwater.node.destinations.destination import Fanout
 from headwater.node.stats import TOO_MANY_TOPICS
 from headwater.routing.topics import InvalidTopicName, check_name, is_guarded, is_reserved
@@ -28,9 +32,6 @@ from headwater.wire.reasons import (
     TOPIC_NAME_INVALID,
 )
 
-if TYPE_CHECKING:
-    from headwater.node.server import Server
-
 log = logging.getLogger("headwater.access")
 log_drops = logging.getLogger("headwater.store")
 log_retained = logging.getLogger("headwater.server")
@@ -43,9 +44,12 @@ WAIT: Final = -1
 
 
 class Publishing:
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        config = server.config
+    def __init__(self, core: Core, access: Access, admission: Admission, delivering: Delivering) -> None:
+        self.core = core
+        self.access = access
+        self.admission = admission
+        self.delivering = delivering
+        config = core.config
         self.max_payload_size = config.max_payload_size
         self.retain_available = config.retain_available
         self.receive_maximum = config.receive_maximum
@@ -70,7 +74,7 @@ class Publishing:
         return True
 
     def publish(self, channel: Channel, packet: Publish) -> None:
-        self.server.stats.publish_received += 1
+        self.core.stats.publish_received += 1
         topic = channel.topic_of(packet)
         self._check(channel, packet, topic)
         self.take(channel, packet, topic)
@@ -79,25 +83,25 @@ class Publishing:
         """Route a PUBLISH that is as it should be, and acknowledge it; where that has to wait, later."""
         session = channel.session
         assert session is not None
-        journal = self.server.journal
+        journal = self.core.journal
         if packet.qos == 2 and not self._is_new(channel, session, packet):
-            self.server.send(channel, Pubrec(packet.packet_id))
-            self.server.promise(channel)
+            self.core.send(channel, Pubrec(packet.packet_id))
+            self.core.promise(channel)
             return
         reason = self._accept(channel, session, packet, topic)
         if reason == WAIT:
-            self.server.admission.wait(channel, packet, topic)
+            self.admission.wait(channel, packet, topic)
             return
         if journal is not None and packet.qos:
             if packet.qos == 2 and reason < 0x80:
                 journal.received(session, packet.packet_id)
             journal.promise(channel)
         if packet.qos == 1:
-            self.server.send(channel, Puback(packet.packet_id, reason))
+            self.core.send(channel, Puback(packet.packet_id, reason))
         elif packet.qos == 2 and packet.packet_id not in session.received:
             if reason < 0x80:
                 session.received.add(packet.packet_id)
-            self.server.send(channel, Pubrec(packet.packet_id, reason))
+            self.core.send(channel, Pubrec(packet.packet_id, reason))
 
     def _check(self, channel: Channel, packet: Publish, topic: str) -> None:
         if packet.qos > channel.max_qos:
@@ -117,41 +121,41 @@ class Publishing:
             return False
         if channel.version == V5 and len(session.received) >= self.receive_maximum:  # [MQTT-3.3.4-9]
             raise RemoteProtocolError(RECEIVE_MAXIMUM_EXCEEDED, "more QoS 2 messages are open than allowed")
-        if not self.server.access.quotas.room_for_received(session):
+        if not self.access.quotas.room_for_received(session):
             raise RemoteProtocolError(QUOTA_EXCEEDED, "no memory for more open QoS 2 messages")
         return True
 
     def _accept(self, channel: Channel, session: Session, packet: Publish, topic: str) -> int:
         """Route a client's message; returns the reason code to acknowledge it with."""
-        server = self.server
+        core = self.core
         v5 = channel.version == V5
         if is_reserved(topic):
             return NOT_AUTHORIZED if v5 else SUCCESS
         refused = channel.rights is not None and not channel.rights.publishes(topic.encode())
-        if refused or (is_guarded(topic) and not server.access.may_steer(channel.rights, channel.client_id)):
-            server.access.refused_publishes += 1
+        if refused or (is_guarded(topic) and not self.access.may_steer(channel.rights, channel.client_id)):
+            self.access.refused_publishes += 1
             log.debug("%r (%s) may not publish to %.200r", channel.client_id, channel.address, topic)
             return NOT_AUTHORIZED if v5 else SUCCESS
         if self.max_payload_size and len(packet.payload) > self.max_payload_size:
             return IMPLEMENTATION_SPECIFIC_ERROR if v5 else SUCCESS  # 0x95 is not for acknowledgements
-        if packet.qos and server.admission.refuses(channel, topic):
-            return QUOTA_EXCEEDED if server.admission.can_be_told(channel) else WAIT
-        if server.hooks.slow:
-            refusal = server.hooks.allow("acl_check", channel, topic, True)
+        if packet.qos and self.admission.refuses(channel, topic):
+            return QUOTA_EXCEEDED if self.admission.can_be_told(channel) else WAIT
+        if core.hooks.slow:
+            refusal = core.hooks.allow("acl_check", channel, topic, True)
             if refusal is not None:
                 return refusal.reason if v5 else SUCCESS
-        message = message_of(packet, channel.client_id, server.hot.now)
+        message = message_of(packet, channel.client_id, core.hot.now)
         message.topic = topic
-        if server.hooks.slow:
-            message = server.hooks.transform("publish", message, channel)
+        if core.hooks.slow:
+            message = core.hooks.transform("publish", message, channel)
         if self.is_refused(message):
             return QUOTA_EXCEEDED if v5 else SUCCESS
         if message.retain and not self._can_be_retained(message, session.username) and v5 and packet.qos:
             return QUOTA_EXCEEDED
-        if packet.qos == 2 and server.config.terse:
+        if packet.qos == 2 and core.config.terse:
             session.received.add(packet.packet_id)
-            server.promise(channel)
-            server.send(channel, Pubrec(packet.packet_id))  # ahead of the copy that the client itself may get
+            core.promise(channel)
+            core.send(channel, Pubrec(packet.packet_id))  # ahead of the copy that the client itself may get
             self._route(message, session)
             return SUCCESS
         found = self._route(message, session)
@@ -159,12 +163,12 @@ class Publishing:
 
     def is_refused(self, message: Message) -> bool:
         """Whether its topic would be one too many for the delivery store; that it is dropped, then, has been told."""
-        coordinator = self.server.coordinator
+        coordinator = self.core.coordinator
         if coordinator is None or coordinator.admits(message.topic):
             return False
-        self.server.stats.drops[TOO_MANY_TOPICS] += 1
+        self.core.stats.drops[TOO_MANY_TOPICS] += 1
         log_drops.debug("%.200r is a topic too many for the store", message.topic)
-        self.server.hooks.tell("publish_dropped", message.publisher, message)
+        self.core.hooks.tell("publish_dropped", message.publisher, message)
         return True
 
     def route(self, message: Message, publisher: Session | None) -> bool:
@@ -173,18 +177,18 @@ class Publishing:
         return not self.is_refused(message) and self._route(message, publisher)
 
     def _route(self, message: Message, publisher: Session | None) -> bool:
-        server = self.server
-        if server.coordinator is not None:
-            server.coordinator.clean(message)
-        fanout = server.hot.fanouts.of(message.topic)
+        core = self.core
+        if core.coordinator is not None:
+            core.coordinator.clean(message)
+        fanout = core.hot.fanouts.of(message.topic)
         if fanout.store is not None:
             fanout.store.deliver(message, publisher)
         if message.retain:
-            message.owner = server.access.owner(publisher)
+            message.owner = self.access.owner(publisher)
             if publisher is not None:
                 message.user = publisher.username
             self._retain(message)
-        if server.hooks.slow:
+        if core.hooks.slow:
             self._hand_over_selected(fanout, message, publisher)
         else:
             for destination in fanout.destinations:
@@ -194,13 +198,13 @@ class Publishing:
     def _can_be_retained(self, message: Message, username: str | None) -> bool:
         """Whether there is room for it; if not, that is counted and logged, whether or not its publisher is told."""
         message.user = username
-        if not message.payload or self.server.router.retained.fits(message):
+        if not message.payload or self.core.router.retained.fits(message):
             return True
-        journal = self.server.journal
+        journal = self.core.journal
         if journal is not None and journal.has_left_out(message.topic):
             return True
-        self.server.stats.retained_refused += 1
-        now = self.server.hot.now
+        self.core.stats.retained_refused += 1
+        now = self.core.hot.now
         if now >= self._told_at + TELL_AGAIN:
             self._told_at = now
             log_retained.warning(
@@ -208,30 +212,30 @@ class Publishing:
                 "same per user; %d until now",
                 message.topic,
                 username,
-                self.server.stats.retained_refused,
+                self.core.stats.retained_refused,
             )
         return False
 
     def _retain(self, message: Message) -> None:
-        if self.server.router.retain(message):
-            self.server.hot.changed = self.server.journal is not None
-            self.server.hooks.tell("retain_message", message)
-        elif self.server.journal is not None:
-            self.server.journal.not_retained(message)
+        if self.core.router.retain(message):
+            self.core.hot.changed = self.core.journal is not None
+            self.core.hooks.tell("retain_message", message)
+        elif self.core.journal is not None:
+            self.core.journal.not_retained(message)
 
     def _hand_over_selected(self, fanout: Fanout, message: Message, publisher: Session | None) -> None:
         """To all destinations, with hooks that may change who gets it."""
-        server = self.server
+        core = self.core
         chosen: list[tuple[Session, Delivery]] = []
         for destination in fanout.destinations:
             destination.choose(message, publisher, chosen)
-        for session, delivery in server.hooks.transform("select_subscribers", chosen, message):
+        for session, delivery in core.hooks.transform("select_subscribers", chosen, message):
             one = delivery
             if delivery.journaled is not None:  # a hook gives it to several: it is one for each
                 one = Delivery(message, delivery.qos, delivery.retain, delivery.identifiers, delivery.group)
                 one.positions = delivery.positions
-            server.delivering.offer(session, one)
-        server.hooks.tell("published", message)
+            self.delivering.offer(session, one)
+        core.hooks.tell("published", message)
 
     def puback(self, channel: Channel, packet: Puback) -> None:
         session = channel.session
@@ -251,17 +255,17 @@ class Publishing:
         if flight is None:
             reason = PACKET_IDENTIFIER_NOT_FOUND if channel.version == V5 else SUCCESS
             if packet.reason < 0x80:
-                self.server.send(channel, Pubrel(packet.packet_id, reason))
+                self.core.send(channel, Pubrel(packet.packet_id, reason))
         elif flight.released:
-            if flight.journaled is not None and self.server.journal is not None:
-                self.server.journal.released(flight.journaled)
-                self.server.promise(channel)
-            self.server.send(channel, Pubrel(packet.packet_id))
+            if flight.journaled is not None and self.core.journal is not None:
+                self.core.journal.released(flight.journaled)
+                self.core.promise(channel)
+            self.core.send(channel, Pubrel(packet.packet_id))
         else:
-            self.server.delivering.landed(flight)
-            self.server.delivering.ended(session, flight.group, 1)
-            self.server.hooks.tell("qos_dropped", session.client_id, packet.packet_id)
-            self.server.delivering.drain(channel)
+            self.delivering.landed(flight)
+            self.delivering.ended(session, flight.group, 1)
+            self.core.hooks.tell("qos_dropped", session.client_id, packet.packet_id)
+            self.delivering.drain(channel)
 
     def pubrel(self, channel: Channel, packet: Pubrel) -> None:
         session = channel.session
@@ -270,13 +274,13 @@ class Publishing:
         if packet.packet_id in session.received:
             session.received.discard(packet.packet_id)
             if not session.received:
-                self.server.access.quotas.none_received(session)
-            if self.server.journal is not None:
-                self.server.journal.forgotten(session, packet.packet_id)
-                self.server.promise(channel)
-        elif channel.version == V5 and not self.server.config.terse:
+                self.access.quotas.none_received(session)
+            if self.core.journal is not None:
+                self.core.journal.forgotten(session, packet.packet_id)
+                self.core.promise(channel)
+        elif channel.version == V5 and not self.core.config.terse:
             reason = PACKET_IDENTIFIER_NOT_FOUND
-        self.server.send(channel, Pubcomp(packet.packet_id, reason))
+        self.core.send(channel, Pubcomp(packet.packet_id, reason))
 
     def pubcomp(self, channel: Channel, packet: Pubcomp) -> None:
         session = channel.session
@@ -288,10 +292,10 @@ class Publishing:
             raise MisplacedPacketError("PUBCOMP for a message that was not released")
 
     def _complete(self, channel: Channel, session: Session, packet_id: int, flight: Flight) -> None:
-        self.server.delivering.landed(flight)
-        self.server.delivering.ended(session, flight.group, 1)
-        if self.server.hooks.slow:
-            self.server.hooks.tell("qos_complete", session.client_id, packet_id)
-        self.server.delivering.drain(channel)
+        self.delivering.landed(flight)
+        self.delivering.ended(session, flight.group, 1)
+        if self.core.hooks.slow:
+            self.core.hooks.tell("qos_complete", session.client_id, packet_id)
+        self.delivering.drain(channel)
         if channel.shares and session.outbound.flights:
-            self.server.delivering.hasten(channel)
+            self.delivering.hasten(channel)

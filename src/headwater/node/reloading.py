@@ -8,14 +8,13 @@ stay as they are until a restart, and the log names those that have changed.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from headwater.node.admin.secret import read_token
 from headwater.node.broker import Broker
 from headwater.node.config import NEEDS_RESTART, RELOADABLE, Admin, Config
-from headwater.node.server import POLICIES
+from headwater.node.core import POLICIES
 from headwater.node.settings import ConfigError, leaves, value_of
 from headwater.node.transports.contexts import CertificateError
 
@@ -57,16 +56,15 @@ class Reloader:
         broker = self._broker
         changed = changed_settings(broker.config, config)
         usable = _taken_over(broker.config, config, [name for name in changed if is_reloadable(name)])
-        broker.server.hot.now = time.monotonic()
-        try:
-            bridges = broker.prepare_bridges(usable)
-            self._read_files(usable)
-        except (ConfigError, CertificateError) as error:
-            log.error("a file cannot be used, and the settings stay as they are: %s", error)
-            return
-        _apply(broker, usable)
-        broker.change_bridges(bridges)
-        broker.server.plane.wake()
+        with broker.server.turn():
+            try:
+                bridges = broker.prepare_bridges(usable)
+                self._read_files(usable)
+            except (ConfigError, CertificateError) as error:
+                log.error("a file cannot be used, and the settings stay as they are: %s", error)
+                return
+            _apply(broker, usable)
+            broker.change_bridges(bridges)
         self._say(changed)
 
     def _read_files(self, config: Config) -> None:

@@ -10,17 +10,15 @@ a packet ends it. What a believed report can do at most is the affair of the dis
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.node.channel import Channel
+from headwater.node.core import Core
 from headwater.routing.reports import LONGEST_REPORT, read_report
 from headwater.session.report_grant import ReportGrant
 from headwater.session.session import Session
 from headwater.wire.packets import V5, Connect, Pingresp, Properties
 from headwater.wire.status import consent, decode_status, interval_of
-
-if TYPE_CHECKING:
-    from headwater.node.server import Server
 
 log = logging.getLogger("headwater.reporting")
 
@@ -29,9 +27,9 @@ LONGEST_BODY: Final = 2 * LONGEST_REPORT
 
 
 class Reporting:
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        config = server.config
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        config = core.config
         self.shortest = max(1, round(config.report_min_interval * 1000.0)) if config.status_reports else 0
         """Milliseconds between two reports of a client; 0: nobody may report."""
 
@@ -56,22 +54,22 @@ class Reporting:
 
     def packet(self, channel: Channel, grant: ReportGrant, body: bytes) -> None:
         """A PINGREQ with a body, from a client that was granted it."""
-        server = self.server
-        stats = server.stats
+        core = self.core
+        stats = core.stats
         stats.reports_received += 1
-        if not grant.may_come(server.hot.now):
+        if not grant.may_come(core.hot.now):
             stats.reports_early += 1
         elif len(body) > LONGEST_BODY:
             self._ignore(channel, grant, f"longer than {LONGEST_BODY} bytes")
         else:
             report = decode_status(body)
-            hooks = server.hooks
+            hooks = core.hooks
             if hooks.slow:
                 report = hooks.transform("packet_read", report, channel)
             self._take(channel, grant, report.payload)
             if hooks.slow:
                 hooks.tell("packet_processed", channel, report)
-        server.send(channel, Pingresp())
+        core.send(channel, Pingresp())
 
     def _take(self, channel: Channel, grant: ReportGrant, payload: bytes) -> None:
         session = channel.session
@@ -80,16 +78,16 @@ class Reporting:
         if report.problem:
             self._ignore(channel, grant, report.problem)
             return
-        server = self.server
-        for group in server.router.groups.of(session):
+        core = self.core
+        for group in core.router.groups.of(session):
             member = group.member(session)
             assert member is not None
             member.report_interval = grant.longest
-            group.reported(member, report.waiting, report.seconds_per_message, server.hot.now)
-        server.hooks.tell("reported", session.client_id, report.waiting, report.seconds_per_message)
+            group.reported(member, report.waiting, report.seconds_per_message, core.hot.now)
+        core.hooks.tell("reported", session.client_id, report.waiting, report.seconds_per_message)
 
     def _ignore(self, channel: Channel, grant: ReportGrant, problem: str) -> None:
-        self.server.stats.reports_bad += 1
+        self.core.stats.reports_bad += 1
         if not grant.complained:
             grant.complained = True
             log.info(
@@ -98,7 +96,7 @@ class Reporting:
 
     def ended(self, session: Session) -> None:
         """A connection that could report has ended: what it reported is not true of the next one."""
-        for group in self.server.router.groups.of(session):
+        for group in self.core.router.groups.of(session):
             member = group.member(session)
             assert member is not None
             member.report_interval = 0.0

@@ -19,19 +19,19 @@ that a subscription has not got everything; after a restart its walk begins agai
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
-from headwater.message import Delivery, Subscription
+from headwater.message import Delivery, Message, Subscription
 from headwater.node.channel import Channel
 from headwater.node.chores import Chore
+from headwater.node.core import Core
+from headwater.node.delivering import Delivering
 from headwater.routing.topic_tree import Walk
 from headwater.session.connection import CONNECTED
 from headwater.session.session import Session
 from headwater.session.waiting import DROP_OLDEST, Budget
-
-if TYPE_CHECKING:
-    from headwater.node.server import Server
 
 LOOKS: Final = 32
 """Topics that are looked at between two looks at the clock."""
@@ -140,12 +140,15 @@ class _Work(Chore):
         return result == MORE
 
     def failed(self) -> None:
-        self.sender.server.crashed(self.channel)
+        self.sender.core.crashed(self.channel)
 
 
 class RetainedSender:
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, core: Core, delivering: Delivering, may_still_publish: Callable[[Message], bool]) -> None:
+        self.core = core
+        self.may_still_publish = may_still_publish
+        """Whether who retained a message could do so today."""
+        self.delivering = delivering
         self.placing = False
 
     # ---- what is owed ------------------------------------------------------------------------------------------
@@ -191,8 +194,8 @@ class RetainedSender:
     def _served(self, session: Session, pending: PendingRetained, subscription: Subscription) -> None:
         pending.remove(subscription.filter)
         subscription.retained_pending = False
-        if self.server.journal is not None:
-            self.server.journal.subscribed(session, subscription.name, subscription)
+        if self.core.journal is not None:
+            self.core.journal.subscribed(session, subscription.name, subscription)
         if not pending.subscriptions:
             self._ended(session)
 
@@ -200,7 +203,7 @@ class RetainedSender:
         self.forget(session)
         channel = cast("Channel | None", session.connection)
         if channel is not None:
-            self.server.delivering.drain(channel)
+            self.delivering.drain(channel)
 
     # ---- sending -----------------------------------------------------------------------------------------------
 
@@ -210,7 +213,7 @@ class RetainedSender:
         if pending is not None and pending.worker is None:
             work = _Work(self, channel, session, pending)
             pending.worker = work
-            self.server.do(work)
+            self.core.do(work)
 
     def take_over(self, session: Session, worker: Chore) -> None:
         """This task goes on with it from now on."""
@@ -232,7 +235,7 @@ class RetainedSender:
         subscription = pending.first()
         walk = pending.walk
         if walk is None:
-            walk = pending.walk = self.server.router.retained.walk(subscription.filter)
+            walk = pending.walk = self.core.router.retained.walk(subscription.filter)
         if not pending.ready:
             pending.ready = walk.some(LOOKS)
             pending.ready.reverse()
@@ -259,7 +262,7 @@ class RetainedSender:
             ready.pop()
             self._place(session, delivery)
             if channel.out_size > MUCH:
-                self.server.hot.transmit(channel)
+                self.core.hot.transmit(channel)
                 if channel.state != CONNECTED:
                     return DONE
                 if channel.backlog_size:
@@ -271,24 +274,24 @@ class RetainedSender:
         pending.worker = None
         if not session.outbound.flights and not pending.retries:
             pending.retries = True
-            self.server.timers.at(self.server.hot.now + RETRY, partial(self._retry, session, pending))
+            self.core.timers.at(self.core.hot.now + RETRY, partial(self._retry, session, pending))
         return FULL
 
     def _retry(self, session: Session, pending: PendingRetained) -> None:
         pending.retries = False
         channel = cast("Channel | None", session.connection)  # perhaps another one by now
         if channel is not None and session.pending_retained is pending:
-            self.server.delivering.drain(channel)
+            self.delivering.drain(channel)
 
     def _delivery(self, session: Session, subscription: Subscription, topic: str) -> Delivery | None:
         """The topic's message for this subscription; None: there is none."""
-        server = self.server
-        message = server.router.retained.alive(topic, server.hot.now)
+        core = self.core
+        message = core.router.retained.alive(topic, core.hot.now)
         if message is None or (subscription.no_local and message.publisher == session.client_id):
             return None
         if session.rights is not None and not session.rights.receives(topic):
             return None
-        if message.owner is not None and not server.access.may_still_publish(message):
+        if message.owner is not None and not self.may_still_publish(message):
             return None
         identifiers = [subscription.identifier] if subscription.identifier else None
         delivery = Delivery(message, min(message.qos, subscription.qos), True, identifiers)
@@ -299,11 +302,11 @@ class RetainedSender:
         message = delivery.message
         self.placing = True
         try:
-            self.server.delivering.offer(session, delivery)
+            self.delivering.offer(session, delivery)
         finally:
             self.placing = False
         if session.connection is not None:
-            self.server.hooks.tell("retain_published", session.connection, message)
+            self.core.hooks.tell("retain_published", session.connection, message)
 
     # ---- order -------------------------------------------------------------------------------------------------
 
@@ -314,10 +317,10 @@ class RetainedSender:
         if pending is None or self.placing or newer.group is not None:
             return True
         topic = newer.message.topic
-        retained = self.server.router.retained.get(topic)
+        retained = self.core.router.retained.get(topic)
         if retained is None or retained is newer.message:
             return True
-        for subscribers in self.server.router.trie.match(topic):
+        for subscribers in self.core.router.trie.match(topic):
             subscription = subscribers.get(session)
             if subscription is None or not subscription.retained_pending:
                 continue

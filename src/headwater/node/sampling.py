@@ -19,16 +19,14 @@ from __future__ import annotations
 
 import socket
 import struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from headwater.node.channel import Channel
+from headwater.node.core import Core
 from headwater.node.timers import Timer
 from headwater.routing.dispatcher import Member
 from headwater.routing.shared import Group, Watcher
 from headwater.session.session import Session
-
-if TYPE_CHECKING:
-    from headwater.node.server import Server
 
 TICK: Final = 0.1  # seconds
 WAY_INTERVAL: Final = 1.0  # seconds
@@ -41,8 +39,8 @@ NOT_SEEN: Final = 0xFFFFFFFF
 
 
 class Sampling(Watcher):
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, core: Core) -> None:
+        self.core = core
         self.watched: list[tuple[Group, Member]] = []
         self.timer: Timer | None = None
 
@@ -53,10 +51,10 @@ class Sampling(Watcher):
             self._again()
 
     def _again(self) -> None:
-        self.timer = self.server.timers.at(self.server.hot.now + TICK, self.tick)
+        self.timer = self.core.timers.at(self.core.hot.now + TICK, self.tick)
 
     def tick(self) -> None:
-        now = self.server.hot.now
+        now = self.core.hot.now
         watched = self.watched
         self.watched = []
         self.timer = None

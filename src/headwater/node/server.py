@@ -10,10 +10,8 @@ from __future__ import annotations
 import logging
 import socket
 from functools import partial
-from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from headwater.disk.room import Room
 from headwater.node.access.access import Access
 from headwater.node.admission import Admission
 from headwater.node.channel import Channel, Entrance
@@ -26,7 +24,6 @@ from headwater.node.delivery.storing import Storing
 from headwater.node.ending import Ending
 from headwater.node.flow import Flow
 from headwater.node.hooks import Hooks
-from headwater.node.hotpath import HotPath
 from headwater.node.persistence.journal import Journal
 from headwater.node.publishing import Publishing
 from headwater.node.reporting import Reporting
@@ -34,18 +31,10 @@ from headwater.node.retained_sender import RetainedSender
 from headwater.node.sampling import Sampling
 from headwater.node.sharing import Sharing
 from headwater.node.statistics import Statistics, statistics_of
-from headwater.node.stats import Stats
 from headwater.node.strangers import Strangers
 from headwater.node.subscribing import Subscribing
-from headwater.node.timers import Timers
 from headwater.node.weights import Weights
-from headwater.routing.dispatcher_rules import DispatcherRules
-from headwater.routing.retained import Retained
-from headwater.routing.router import Router
-from headwater.routing.shared import Groups
 from headwater.session.connection import CLOSING, CONNECTED, NEW, alias_size
-from headwater.session.session import Session
-from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, DROP_OLDEST, REFUSE, Budget
 from headwater.wire.decode import FROM_CLIENT, UnsupportedVersionError, decode
 from headwater.wire.errors import MisplacedPacketError, RemoteProtocolError
 from headwater.wire.packets import (
@@ -74,12 +63,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.server")
 
-POLICIES: Final[dict[str, int]] = {
-    "drop_newest": DROP_NEWEST,
-    "drop_oldest": DROP_OLDEST,
-    "disconnect": DISCONNECT_WHEN_FULL,
-    "refuse": REFUSE,
-}
 LINGER: Final = 1.0
 """Seconds in which a client may still read our last words before its socket is closed."""
 LONG_LIST: Final = 1024
@@ -90,50 +73,43 @@ V5_CONNECT: Final = b"\x00\x04MQTT\x05"
 
 class Server(Flow):
     def __init__(self, config: Config, hooks: Hooks) -> None:
-        self.hooks = hooks
-        self.stats = Stats()
-        self.budget = Budget(config.max_queue_memory)
-        self.dispatcher_rules = DispatcherRules(config.shared_dispatcher, list(config.shared_dispatchers.items()))
-        groups = Groups(self.dispatcher_rules.new)
-        retained = Retained(config.max_retained, config.max_retained_bytes)
-        self.router = Router(retained, groups, config.overlapping == "merge")
-        hot = HotPath(self.router, self.stats, self.budget)
-        super().__init__(config, hot, Timers())
-        self.sessions: dict[str, Session] = {}
-        self.channels: set[Channel] = set()
-        self.leaving: set[Channel] = set()
-        self.stopping = False
-        self.most_sockets = 1 << 62
-        """Sockets at a time for which the process has files, whatever the settings say."""
-        self.broker_id = config.broker_id or token_hex(8)
-        hot.slow = self
+        super().__init__(config, hooks)
+        hot = self.hot
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
         hot.outbound_buffer = config.outbound_buffer
         hot.takes_qos1 = config.max_qos > 0
         hot.properties.most_pairs = config.max_user_properties
         hot.fanouts.max_topic_length = config.max_topic_length
         hot.fanouts.max_topic_levels = config.max_topic_levels
+        self.leaving: set[Channel] = set()
+        self.most_sockets = 1 << 62
+        """Sockets at a time for which the process has files, whatever the settings say."""
         self.strangers = Strangers(self)
         self.deciding = Deciding()
-        self.connecting = Connecting(self)
-        self.ending = Ending(self)
         self.reporting = Reporting(self)
-        self.sampling = groups.watcher = Sampling(self)
-        if config.shared_weights:
-            groups.weight_of = Weights(config.shared_weights).of
-        self.delivering = hot.delivering = Delivering(self)
-        self.sharing = hot.sharing = Sharing(self)
-        self.publishing = Publishing(self)
-        self.retained_sender = RetainedSender(self)
+        self.sampling = Sampling(self)
+        access = self.access = Access(self, config.access)
+        delivering = self.delivering = Delivering(self)
+        sharing = self.sharing = Sharing(self, delivering)
+        self.retained_sender = RetainedSender(self, delivering, access.may_still_publish)
+        delivering.sharing = sharing
+        delivering.retained_sender = self.retained_sender
+        hot.delivering = delivering
+        hot.sharing = sharing
         self.admission = Admission(self)
-        self.subscribing = Subscribing(self)
-        self.access = Access(self, config.access)
-        self.policy = POLICIES[config.queue_full]
-        self.journal: Journal | None = None
-        self.coordinator: Coordinator | None = None
-        self.room: Room | None = None
-        """That of the disk on which the journal is."""
+        self.publishing = Publishing(self, access, self.admission, delivering)
+        self.admission.publishing = self.publishing
+        self.subscribing = Subscribing(self, access, self.retained_sender, sharing)
+        access.subscribing = self.subscribing
+        self.ending = Ending(self, access, delivering, self.publishing, sharing, self.subscribing)
+        self.connecting = Connecting(
+            *(self, access, self.deciding, delivering, self.ending),
+            *(self.reporting, self.retained_sender, sharing, self.strangers),
+        )
         self.advising: Advising | None = None
+        self.router.groups.watcher = self.sampling
+        if config.shared_weights:
+            self.router.groups.weight_of = Weights(config.shared_weights).of
 
     def keep_in(self, journal: Journal) -> None:
         """From now on, what has to outlive the process goes there too."""
@@ -143,15 +119,12 @@ class Server(Flow):
         """From now on, messages go to the delivery store first; there has to be a journal."""
         assert self.journal is not None
         self.coordinator = self.hot.coordinator = self.journal.coordinator = coordinator
+        coordinator.kept_up = self.store_keeps_up
+        coordinator.removed = partial(self.hot.fanouts.forget, "#")
         self.hot.fanouts.store = Storing(self.hot, self.journal, coordinator, self.hot.properties)
         self.hot.fanouts.forget("#")
         self.hot.properties.positions_are_ours = True
         self.hot.properties.blocks.clear()
-
-    def promise(self, channel: Channel) -> None:
-        """What was written to the channel in this turn may go out only when all changes until now are on disk."""
-        if self.journal is not None:
-            self.journal.promise(channel)
 
     # ---- packets -----------------------------------------------------------------------------------------------
 
@@ -412,12 +385,6 @@ class Server(Flow):
     def metered(self, channel: Channel, size: int, messages: int) -> None:
         if channel.state == CONNECTED:
             self.access.used(channel, size, messages)
-
-    # ---- routes ------------------------------------------------------------------------------------------------
-
-    def presence_changed(self, session: Session, online: bool) -> None:
-        """A session's client came or went: what leads to it has to be found anew."""
-        self.router.set_online(session, [each.filter for each in session.subscriptions.values()], online)
 
     def statistics(self, uptime: float) -> Statistics:
         return statistics_of(self, uptime)

@@ -19,14 +19,15 @@ stays with its session [MQTT-4.8.2-4, 4.8.2-5].
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.channel import Channel, Share
-from headwater.node.delivering import is_behind
+from headwater.node.core import Core
+from headwater.node.delivering import Delivering, is_behind
 from headwater.node.sending import message_of_packet
 from headwater.node.stats import EXPIRED, QUEUE_FULL, SESSION_ENDED
-from headwater.node.unsent import unsent_packets, unsent_part
+from headwater.node.unsent import packet_end
 from headwater.routing.dispatcher import Member
 from headwater.routing.dispatcher_rules import covers
 from headwater.routing.shared import Group
@@ -35,9 +36,6 @@ from headwater.session.session import Session
 from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, QUEUED, Waiting
 from headwater.wire.decode import FROM_SERVER
 from headwater.wire.packets import PUBLISH
-
-if TYPE_CHECKING:
-    from headwater.node.server import Server
 
 BEHIND: Final = 1 << 20
 """Bytes that may wait here for a member's socket before other members are preferred."""
@@ -55,16 +53,34 @@ def has_room(member: Member) -> bool:
     )
 
 
+def unsent_part(channel: Channel) -> bytes:
+    """What is left of the packet that has been sent in part."""
+    return b"".join(channel.backlog or ())[: channel.cut]
+
+
+def unsent_packets(channel: Channel) -> list[bytes]:
+    """The whole packets that wait for the socket, in order."""
+    data = b"".join(channel.backlog or ())
+    packets: list[bytes] = []
+    at = channel.cut
+    while at < len(data):
+        end = packet_end(data, at)
+        packets.append(data[at:end])
+        at = end
+    return packets
+
+
 class Sharing(Share):
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, core: Core, delivering: Delivering) -> None:
+        self.core = core
+        self.delivering = delivering
         self.lines: dict[Group, Waiting] = {}
 
     # ---- to a member -------------------------------------------------------------------------------------------
 
     def choose(self, group: Group, topic: str, publisher: str) -> Member | None:
         """The member that gets a message now; None: nobody has room."""
-        now = self.server.hot.now
+        now = self.core.hot.now
         while True:
             member = group.choose_online(topic, publisher, now)
             if member is None or group.dispatcher.waits or has_room(member):
@@ -95,20 +111,20 @@ class Sharing(Share):
             return
         session = cast(Session, member.key)
         chosen.append((session, self.delivery(group, member, message)))
-        self.server.hooks.tell("dispatched", group.name, session.client_id, message)
+        self.core.hooks.tell("dispatched", group.name, session.client_id, message)
 
     def _offer(self, group: Group, member: Member, message: Message) -> None:
         session = cast(Session, member.key)
-        self.server.delivering.offer(session, self.delivery(group, member, message))
-        if self.server.hooks.slow:
-            self.server.hooks.tell("dispatched", group.name, session.client_id, message)
+        self.delivering.offer(session, self.delivery(group, member, message))
+        if self.core.hooks.slow:
+            self.core.hooks.tell("dispatched", group.name, session.client_id, message)
 
     def delivery(self, group: Group, member: Member, message: Message) -> Delivery:
         """What the message is for a member."""
         subscription = member.subscription
         identifiers = [subscription.identifier] if subscription.identifier else None
         retain = message.retain and subscription.retain_as_published
-        coordinator = self.server.coordinator
+        coordinator = self.core.coordinator
         if coordinator is not None and coordinator.groups_ask and not subscription.positions:
             message = coordinator.unmarked(message)  # another member, that asks, had it or was to have it
         delivery = Delivery(message, min(message.qos, subscription.qos), retain, identifiers, group)
@@ -123,26 +139,26 @@ class Sharing(Share):
             if message.qos == 0 or not kept:
                 return  # as for a session that is away
         line = self.line(group)
-        coordinator = self.server.coordinator
+        coordinator = self.core.coordinator
         if coordinator is not None and coordinator.groups_ask:
             message = coordinator.marked(message)  # who takes it may ask, and it may have been away until then
         delivery = Delivery(message, message.qos, False, None, group)
         if line.wait(delivery) != QUEUED:
             self._dropped(group, message, QUEUE_FULL)
             if message.qos:
-                self.server.delivering.tell_full(line, group.name)
-        elif self.server.journal is not None:
-            self.server.journal.keep_in_group(group, line, delivery)
+                self.delivering.tell_full(line, group.name)
+        elif self.core.journal is not None:
+            self.core.journal.keep_in_group(group, line, delivery)
         self._tell_given_up(group, line)
 
     def line(self, group: Group) -> Waiting:
         """Where messages wait for any member of the group."""
         line = self.lines.get(group)
         if line is None:
-            server = self.server
-            policy = DROP_NEWEST if server.policy == DISCONNECT_WHEN_FULL else server.policy
-            config = server.config
-            line = Waiting(server.budget, config.max_queued_messages, config.max_queued_bytes, policy)
+            core = self.core
+            policy = DROP_NEWEST if core.policy == DISCONNECT_WHEN_FULL else core.policy
+            config = core.config
+            line = Waiting(core.budget, config.max_queued_messages, config.max_queued_bytes, policy)
             self.lines[group] = line
         return line
 
@@ -154,8 +170,8 @@ class Sharing(Share):
     def pull(self, channel: Channel, session: Session) -> None:
         """The member may have room: what waits in its groups is sent to it, and if nothing is left it is ready."""
         full = False
-        now = self.server.hot.now
-        for group in self.server.router.groups.of(session):
+        now = self.core.hot.now
+        for group in self.core.router.groups.of(session):
             member = group.member(session)
             if member is None:
                 continue
@@ -170,18 +186,18 @@ class Sharing(Share):
         channel.awaited = full
 
     def _pull_from(self, line: Waiting, group: Group, member: Member) -> None:
-        now = self.server.hot.now
+        now = self.core.hot.now
         while has_room(member):
             if line.first(now) is None:
                 break
             delivery = line.take()
-            self.server.delivering.fetch(delivery)
+            self.delivering.fetch(delivery)
             if delivery.message.expires_at <= now:
                 self._drop(group, delivery, EXPIRED)
                 continue
             group.dispatcher.taken(member, now)
             self._offer(group, member, delivery.message)
-            self.server.delivering.forget(delivery)
+            self.delivering.forget(delivery)
         self._tell_given_up(group, line)
         if line.waiting() == 0:
             self.lines.pop(group, None)
@@ -193,22 +209,22 @@ class Sharing(Share):
     def connected(self, channel: Channel, session: Session) -> None:
         """A member's client is there: once its own messages are sent it takes what waits."""
         channel.awaited = bool(self.lines)
-        channel.shares = bool(self.server.router.groups.of(session))
+        channel.shares = bool(self.core.router.groups.of(session))
 
     def left(self, session: Session, group: Group) -> None:
         """The session has unsubscribed: what it was not sent goes to the others."""
         channel = cast("Channel | None", session.connection)
         unsent = session.outbound.take_of({group})
         if unsent and channel is not None:
-            self.server.delivering.drain(channel)  # what waited behind them need not wait any more
+            self.delivering.drain(channel)  # what waited behind them need not wait any more
         self.again(unsent)
         if len(group) == 0:
             line = self.lines.pop(group, None)
             if line is not None:
                 for delivery in line.take_all():
                     self._drop(group, delivery, SESSION_ENDED)
-            if self.server.journal is not None:
-                self.server.journal.group_ended(group)
+            if self.core.journal is not None:
+                self.core.journal.group_ended(group)
 
     def take_unsent(self, channel: Channel, session: Session) -> list[Delivery]:
         """The connection has ended. What its socket did not take of QoS 0 messages from groups: only somebody else can
@@ -220,14 +236,14 @@ class Sharing(Share):
         for packet in unsent_packets(channel):
             group = self._only_group(channel, session, packet)
             if group is not None and group.any_online():
-                message = message_of_packet(packet, channel.version, FROM_SERVER, "", self.server.hot.now)
+                message = message_of_packet(packet, channel.version, FROM_SERVER, "", self.core.hot.now)
                 back.append(Delivery(message, 0, False, None, group))
             else:
                 stays.append(packet)
         if back:
             blob = b"".join(stays)
-            self.server.budget.used += len(blob) - channel.backlog_size
-            self.server.budget.sockets += len(blob) - channel.backlog_size
+            self.core.budget.used += len(blob) - channel.backlog_size
+            self.core.budget.sockets += len(blob) - channel.backlog_size
             channel.backlog_size = len(blob)
             channel.backlog = deque([blob]) if blob else None
         return back
@@ -240,7 +256,7 @@ class Sharing(Share):
         matching = [each for each in session.subscriptions.values() if matches(each.filter, topic)]
         if len(matching) != 1 or matching[0].share is None:
             return None
-        return self.server.router.groups.get(matching[0].share, matching[0].filter)
+        return self.core.router.groups.get(matching[0].share, matching[0].filter)
 
     def take_back(self, session: Session, ends: bool) -> list[Delivery]:
         """The client has gone. What comes back of what it was given by its groups: if its session `ends` all that may,
@@ -249,13 +265,13 @@ class Sharing(Share):
         if not session.in_groups:
             return back
         outbound = session.outbound
-        now = self.server.hot.now
+        now = self.core.hot.now
         for packet_id, flight in list(outbound.flights.items()):
             group = flight.group
             if flight.qos == 1 and isinstance(group, Group) and (ends or group.any_online()):
                 given = session.flight_delivery(flight)
                 given.journaled = flight.journaled
-                self.server.delivering.fetch(given)
+                self.delivering.fetch(given)
                 delivery = Delivery(given.message, 1, False, None, group)
                 delivery.journaled = flight.journaled
                 back.append(delivery)
@@ -263,7 +279,7 @@ class Sharing(Share):
                 member = group.member(session)
                 if member is not None:
                     group.given_back(member, 1, 1, now)
-        groups: set[object] = {group for group in self.server.router.groups.of(session) if ends or group.any_online()}
+        groups: set[object] = {group for group in self.core.router.groups.of(session) if ends or group.any_online()}
         for delivery in outbound.take_of(groups):
             group = cast(Group, delivery.group)
             member = group.member(session)
@@ -277,18 +293,18 @@ class Sharing(Share):
         for delivery in back:
             group = cast(Group, delivery.group)
             if len(group):
-                self.server.delivering.fetch(delivery)
+                self.delivering.fetch(delivery)
                 self.deliver(group, delivery.message)
-                self.server.delivering.forget(delivery)
+                self.delivering.forget(delivery)
             else:
                 self._drop(group, delivery, SESSION_ENDED)
 
     def use_dispatcher(self, pattern: str, name: str) -> int:
         """Let the groups that the pattern covers choose by another dispatcher; how many changed."""
-        rules = self.server.dispatcher_rules
+        rules = self.core.dispatcher_rules
         rules.put_first(pattern, name)
         changed = 0
-        for group in self.server.router.groups.all():
+        for group in self.core.router.groups.all():
             if covers(pattern, group.name) and group.dispatcher.name != name:
                 group.use(rules.new(group.name))
                 changed += 1
@@ -307,17 +323,17 @@ class Sharing(Share):
     def _tell_given_up(self, group: Group, line: Waiting) -> None:
         if line.given_up is not None:
             for delivery in line.take_given_up():
-                reason = self.server.delivering.why_given_up(delivery)
+                reason = self.delivering.why_given_up(delivery)
                 if reason == QUEUE_FULL and delivery.qos:
-                    self.server.delivering.tell_full(line, group.name)
+                    self.delivering.tell_full(line, group.name)
                 self._drop(group, delivery, reason)
 
     def _drop(self, group: Group, delivery: Delivery, reason: int) -> None:
-        if self.server.hooks.listens("publish_dropped"):
-            self.server.delivering.fetch(delivery)
-        self.server.delivering.forget(delivery)
+        if self.core.hooks.listens("publish_dropped"):
+            self.delivering.fetch(delivery)
+        self.delivering.forget(delivery)
         self._dropped(group, delivery.message, reason)
 
     def _dropped(self, group: Group, message: Message, reason: int) -> None:
-        self.server.stats.drops[reason] += 1
-        self.server.hooks.tell("publish_dropped", group.name, message)
+        self.core.stats.drops[reason] += 1
+        self.core.hooks.tell("publish_dropped", group.name, message)

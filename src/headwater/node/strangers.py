@@ -14,17 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 from headwater.message import OVERHEAD, PAIR_OVERHEAD, text_size
 from headwater.node.access.limits import host_of
 from headwater.node.bridge.inside import Inside
 from headwater.node.channel import Channel
+from headwater.node.core import Core
 from headwater.web.addresses import network_of
 from headwater.wire.packets import Connect, Properties
-
-if TYPE_CHECKING:
-    from headwater.node.server import Server
 
 log = logging.getLogger("headwater.server")
 
@@ -33,8 +30,8 @@ Crowd = OrderedDict[Channel, None]
 
 
 class Strangers:
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, core: Core) -> None:
+        self.core = core
         self.used = 0
         """Bytes: the sum of `Channel.charge`."""
         self.everybody: Crowd = OrderedDict()
@@ -46,7 +43,7 @@ class Strangers:
         if isinstance(entrance, Inside):
             channel.known = True
             return
-        config = self.server.config
+        config = self.core.config
         if len(self.everybody) >= config.max_unauthenticated:
             self._cut_off(next(iter(self.everybody)), "max_unauthenticated")
         self.everybody[channel] = None
@@ -67,7 +64,7 @@ class Strangers:
             return
         address = network_of(host_of(channel.address))
         crowd = self.by_address.setdefault(address, OrderedDict())
-        if len(crowd) >= self.server.config.max_unauthenticated_per_address:
+        if len(crowd) >= self.core.config.max_unauthenticated_per_address:
             self._cut_off(next(iter(crowd)), "max_unauthenticated_per_address")
             crowd = self.by_address.setdefault(address, crowd)
         crowd[channel] = None
@@ -80,7 +77,7 @@ class Strangers:
             return True
         self.used += size
         channel.charge += size
-        while size > 0 and self.used > self.server.config.max_unauthenticated_memory:
+        while size > 0 and self.used > self.core.config.max_unauthenticated_memory:
             oldest = next(iter(self.everybody), channel)
             self._cut_off(oldest, "max_unauthenticated_memory")
             if oldest is channel:
@@ -104,8 +101,8 @@ class Strangers:
 
     def _cut_off(self, channel: Channel, why: str) -> None:
         log.info("%s is cut off: %s is reached, and it has not connected", channel.address, why)
-        self.server.stats.strangers_cut_off += 1
-        self.server.lost(channel)
+        self.core.stats.strangers_cut_off += 1
+        self.core.lost(channel)
         self.left(channel)
 
 

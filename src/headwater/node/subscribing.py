@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.message import POSITION_PROPERTY, Subscription
-from headwater.node.busy import Task
+from headwater.node.access.access import Access
 from headwater.node.channel import Channel
 from headwater.node.chores import Chore
-from headwater.node.retained_sender import MORE, UNREAD
+from headwater.node.core import ClientTask, Core
+from headwater.node.retained_sender import MORE, UNREAD, RetainedSender
+from headwater.node.sharing import Sharing
 from headwater.routing.topics import (
     SHARE_PREFIX,
     FilterTooDeep,
@@ -34,9 +36,6 @@ from headwater.wire.reasons import (
     WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED,
 )
 
-if TYPE_CHECKING:
-    from headwater.node.server import Server
-
 Parts = tuple[str | None, str]
 """Of a topic filter: its share, if it has one, and the rest."""
 
@@ -44,14 +43,20 @@ SOME: Final = 8
 """Topic filters that are dealt with between two looks at the clock."""
 
 
-class _Subscribe(Task):
+class _Subscribe(ClientTask):
     """[MQTT-3.8.4-1 … 3.8.4-7] One SUBSCRIBE: a reason code per request, then the retained messages, as long as the
     client's acknowledgements are not needed for them; the rest comes with those (retained_sender.py)."""
 
     def __init__(
-        self, server: Server, channel: Channel, session: Session, packet_id: int, requests: list[SubscribeRequest]
+        self,
+        subscribing: Subscribing,
+        channel: Channel,
+        session: Session,
+        packet_id: int,
+        requests: list[SubscribeRequest],
     ) -> None:
-        super().__init__(server, channel)
+        super().__init__(subscribing.core, channel)
+        self.subscribing = subscribing
         self.session = session
         self.packet_id = packet_id
         self.requests = requests
@@ -71,16 +76,16 @@ class _Subscribe(Task):
                 self._subscribe(self.requests[number], self.parts[number])
             if len(self.reasons) < len(self.requests):
                 return True
-            self.server.send(self.channel, Suback(self.packet_id, self.reasons))
+            self.core.send(self.channel, Suback(self.packet_id, self.reasons))
             if self.session.durable:
-                self.server.promise(self.channel)
-            self.server.retained_sender.take_over(self.session, self)
-        result = self.server.retained_sender.step(self.channel, self.session)
+                self.core.promise(self.channel)
+            self.subscribing.retained_sender.take_over(self.session, self)
+        result = self.subscribing.retained_sender.step(self.channel, self.session)
         if result == UNREAD:
             self.channel.waits = self
         if result in (UNREAD, MORE):
             return True
-        sharing = self.server.sharing
+        sharing = self.subscribing.sharing
         if sharing.lines or self.channel.awaited:
             sharing.pull(self.channel, self.session)  # a new member, or one that takes another QoS now
         return False
@@ -88,7 +93,7 @@ class _Subscribe(Task):
     def _look_at(self, first: int) -> None:
         """All requests are looked at before one takes effect: a packet that breaks the protocol has none."""
         for request in self.requests[first : first + 4 * SOME]:
-            self.parts.append(self.server.subscribing.allowed_parts(self.channel, request))
+            self.parts.append(self.subscribing.allowed_parts(self.channel, request))
 
     def _subscribe(self, request: SubscribeRequest, parts: Parts | None) -> None:
         channel = self.channel
@@ -101,16 +106,19 @@ class _Subscribe(Task):
             identifier=self.identifier,
             positions=self.positions,
         )
-        reason = self.server.subscribing.subscribe_one(channel, self.session, request.filter, parts, subscription)
+        reason = self.subscribing.subscribe_one(channel, self.session, request.filter, parts, subscription)
         if reason >= UNSPECIFIED_ERROR and channel.version != V5:
             reason = UNSPECIFIED_ERROR
         self.reasons.append(reason)
-        self.server.hooks.tell("subscribed", channel, subscription, reason)
+        self.core.hooks.tell("subscribed", channel, subscription, reason)
 
 
-class _Unsubscribe(Task):
-    def __init__(self, server: Server, channel: Channel, session: Session, packet_id: int, filters: list[str]) -> None:
-        super().__init__(server, channel)
+class _Unsubscribe(ClientTask):
+    def __init__(
+        self, subscribing: Subscribing, channel: Channel, session: Session, packet_id: int, filters: list[str]
+    ) -> None:
+        super().__init__(subscribing.core, channel)
+        self.subscribing = subscribing
         self.session = session
         self.packet_id = packet_id
         self.filters = filters
@@ -118,12 +126,12 @@ class _Unsubscribe(Task):
         self.reasons: list[int] = []
 
     def step(self) -> bool:
-        server = self.server
+        core = self.core
         session = self.session
         if self.looked_at < len(self.filters):  # as in _Subscribe
             for name in self.filters[self.looked_at : self.looked_at + 4 * SOME]:
                 if name not in session.subscriptions:
-                    server.subscribing.parts_of(self.channel, name)
+                    self.subscribing.parts_of(self.channel, name)
             self.looked_at += 4 * SOME
             if self.looked_at < len(self.filters):
                 return True
@@ -133,31 +141,32 @@ class _Unsubscribe(Task):
             if subscription is None:
                 self.reasons.append(NO_SUBSCRIPTION_EXISTED)
                 continue
-            server.subscribing.remove(session, subscription)
-            server.retained_sender.cancel(session, subscription)
-            server.hooks.tell("unsubscribed", self.channel, name)
+            self.subscribing.remove(session, subscription)
+            self.subscribing.retained_sender.cancel(session, subscription)
+            core.hooks.tell("unsubscribed", self.channel, name)
             self.reasons.append(SUCCESS)
         if len(self.reasons) < len(self.filters):
             return True
-        server.send(self.channel, Unsuback(self.packet_id, self.reasons if self.channel.version == V5 else []))
+        core.send(self.channel, Unsuback(self.packet_id, self.reasons if self.channel.version == V5 else []))
         if session.durable:
-            server.promise(self.channel)
+            core.promise(self.channel)
         return False
 
 
-class _Long(Task):
+class _Long(ClientTask):
     """Decodes a packet, and then deals with it."""
 
-    def __init__(self, server: Server, channel: Channel, filters: FilterList) -> None:
-        super().__init__(server, channel)
+    def __init__(self, subscribing: Subscribing, channel: Channel, filters: FilterList) -> None:
+        super().__init__(subscribing.core, channel)
+        self.subscribing = subscribing
         self.filters = filters
-        self.task: Task | None = None
+        self.task: ClientTask | None = None
 
     def step(self) -> bool:
         if self.task is not None:
             return self.task.step()
         if not self.filters.decode(4 * SOME):
-            self.task = self.server.subscribing.task(self.channel, self.filters.packet)
+            self.task = self.subscribing.task(self.channel, self.filters.packet)
         return True
 
 
@@ -177,49 +186,52 @@ class _Removal(Chore):
 
 
 class Subscribing:
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, core: Core, access: Access, retained_sender: RetainedSender, sharing: Sharing) -> None:
+        self.core = core
+        self.access = access
+        self.retained_sender = retained_sender
+        self.sharing = sharing
         self.count = 0
 
     def packet(self, channel: Channel, packet: Packet) -> bool:
         """Deal with a packet if it is one of these."""
         if not isinstance(packet, (Subscribe, Unsubscribe)):
             return False
-        self.server.begin(self.task(channel, packet))
+        self.core.begin(self.task(channel, packet))
         return True
 
     def long_packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
         """The same for one with so many topic filters that decoding them takes long."""
-        filters = FilterList(first_byte, body, channel.version, self.server.config.max_user_properties)
-        self.server.begin(_Long(self.server, channel, filters))
+        filters = FilterList(first_byte, body, channel.version, self.core.config.max_user_properties)
+        self.core.begin(_Long(self, channel, filters))
 
-    def task(self, channel: Channel, packet: Packet) -> Task:
+    def task(self, channel: Channel, packet: Packet) -> ClientTask:
         if isinstance(packet, Subscribe):
             return self._subscribe(channel, packet)
         assert isinstance(packet, Unsubscribe)
         return self._unsubscribe(channel, packet)
 
-    def _subscribe(self, channel: Channel, packet: Subscribe) -> Task:
+    def _subscribe(self, channel: Channel, packet: Subscribe) -> ClientTask:
         session = channel.session
         assert session is not None
-        server = self.server
-        requests = server.hooks.transform("subscribe", packet.requests, channel)
-        work = _Subscribe(server, channel, session, packet.packet_id, requests)
+        core = self.core
+        requests = core.hooks.transform("subscribe", packet.requests, channel)
+        work = _Subscribe(self, channel, session, packet.packet_id, requests)
         if packet.properties is not None:
             if packet.properties.subscription_identifiers:
                 work.identifier = packet.properties.subscription_identifiers[0]
             work.positions = (POSITION_PROPERTY, "yes") in (packet.properties.user_properties or [])
-        if work.identifier and not server.config.subscription_identifier_available:
+        if work.identifier and not core.config.subscription_identifier_available:
             raise RemoteProtocolError(
                 SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED, "subscription identifiers are not supported"
             )
         return work
 
-    def _unsubscribe(self, channel: Channel, packet: Unsubscribe) -> Task:
+    def _unsubscribe(self, channel: Channel, packet: Unsubscribe) -> ClientTask:
         session = channel.session
         assert session is not None
-        filters = self.server.hooks.transform("unsubscribe", packet.filters, channel)
-        return _Unsubscribe(self.server, channel, session, packet.packet_id, filters)
+        filters = self.core.hooks.transform("unsubscribe", packet.filters, channel)
+        return _Unsubscribe(self, channel, session, packet.packet_id, filters)
 
     def subscribe_one(
         self, channel: Channel, session: Session, name: str, parts: Parts | None, subscription: Subscription
@@ -233,9 +245,9 @@ class Subscribing:
             return reason
         old = session.subscriptions.get(name)
         is_new = old is None
-        if is_new and len(session.subscriptions) >= self.server.config.max_subscriptions:
+        if is_new and len(session.subscriptions) >= self.core.config.max_subscriptions:
             return QUOTA_EXCEEDED
-        if is_new and not self.server.access.quotas.room_for_subscription(session, subscription):
+        if is_new and not self.access.quotas.room_for_subscription(session, subscription):
             return QUOTA_EXCEEDED
         session.subscriptions[name] = subscription
         self._retained_for(session, subscription, old)
@@ -245,7 +257,7 @@ class Subscribing:
         self._keep(session, name, subscription)
         if is_new:
             self.count += 1
-            self.server.access.quotas.subscribed(session, subscription)
+            self.access.quotas.subscribed(session, subscription)
         return subscription.qos
 
     def _retained_for(self, session: Session, subscription: Subscription, old: Subscription | None) -> None:
@@ -253,7 +265,7 @@ class Subscribing:
         not got yet, it gets anyway."""
         if subscription.share is not None:
             return
-        sender = self.server.retained_sender
+        sender = self.retained_sender
         handling = subscription.retain_handling
         if handling == 0 or (handling == 1 and old is None):
             subscription.retained_pending = True
@@ -266,30 +278,30 @@ class Subscribing:
         """A subscription of a session that was on disk, and whose client is away."""
         self.count += 1
         if subscription.retained_pending:
-            self.server.retained_sender.owe(session, subscription)
+            self.retained_sender.owe(session, subscription)
         self._route(session, subscription)
         if subscription.share is not None:
-            self.server.router.groups.set_online(session, False)
+            self.core.router.groups.set_online(session, False)
 
     def _route(self, session: Session, subscription: Subscription) -> None:
-        if subscription.positions and subscription.share is not None and self.server.coordinator is not None:
-            self.server.coordinator.groups_ask = True
+        if subscription.positions and subscription.share is not None and self.core.coordinator is not None:
+            self.core.coordinator.groups_ask = True
         if subscription.share is not None:
             session.in_groups = True
-        self.server.router.subscribe(session, subscription)
+        self.core.router.subscribe(session, subscription)
 
     def _keep(self, session: Session, name: str, subscription: Subscription) -> None:
-        journal = self.server.journal
+        journal = self.core.journal
         if journal is not None and session.durable:
             journal.subscribed(session, name, subscription)
             if subscription.share is not None:
-                group = self.server.router.groups.get(subscription.share, subscription.filter)
+                group = self.core.router.groups.get(subscription.share, subscription.filter)
                 if group is not None:
                     journal.joined(group)
 
     def allowed_parts(self, channel: Channel, request: SubscribeRequest) -> Parts | None:
         """As `parts_of`; raises RemoteProtocolError as well where a client asks for what it was told not to."""
-        config = self.server.config
+        config = self.core.config
         if len(request.filter.encode()) > config.max_topic_length:
             return None
         parts = self.parts_of(channel, request.filter)
@@ -306,15 +318,15 @@ class Subscribing:
         return parts
 
     def _check(self, channel: Channel, subscription: Subscription) -> int:
-        config = self.server.config
+        config = self.core.config
         if subscription.share is not None and not config.shared_subscription_available:
             return SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
         if not config.wildcard_subscription_available and has_wildcard(subscription.filter):
             return WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
         rights = channel.rights
         if rights is not None and not rights.may_subscribe(subscription.filter, subscription.share is not None):
-            return self.server.access.settings.refused_subscription
-        refusal = self.server.hooks.allow("acl_check", channel, subscription.filter, False)
+            return self.access.settings.refused_subscription
+        refusal = self.core.hooks.allow("acl_check", channel, subscription.filter, False)
         return SUCCESS if refusal is None else refusal.reason
 
     def parts_of(self, channel: Channel, name: str) -> Parts | None:
@@ -324,7 +336,7 @@ class Subscribing:
         ends the connection [MQTT-4.13.1-1; 3.1.1: MQTT-4.8.0-1]: 0x8F is for those that are "correctly formed".
         Mosquitto calls the packet malformed. 3.1.1 knows no shared subscriptions: nothing is wrong with a `$share/g`.
         """
-        terse = self.server.config.terse
+        terse = self.core.config.terse
         try:
             parts = split_shared(name)
         except InvalidTopicFilter as error:
@@ -332,7 +344,7 @@ class Subscribing:
                 return None
             raise RemoteProtocolError(MALFORMED_PACKET if terse else PROTOCOL_ERROR, str(error)) from None
         try:
-            check_filter(parts[1], self.server.config.max_topic_levels)
+            check_filter(parts[1], self.core.config.max_topic_levels)
         except FilterTooDeep:
             return None
         except InvalidTopicFilter as error:
@@ -342,15 +354,15 @@ class Subscribing:
     def remove_all(self, session: Session) -> None:
         """The session has ended. Those of its subscriptions that would still lead somewhere, to shared groups, go now,
         the others when there is time; what they lead to is nothing to it any more (`Delivering.offer`)."""
-        for group in self.server.router.groups.of(session):
+        for group in self.core.router.groups.of(session):
             subscription = session.subscriptions.pop(f"{SHARE_PREFIX}{group.share}/{group.filter}", None)
             if subscription is not None:
                 self.remove(session, subscription)
-        self.server.retained_sender.forget(session)
+        self.retained_sender.forget(session)
         left = session.subscriptions
         session.subscriptions = {}
         if left:
-            self.server.do(_Removal(self, session, left, session.number if session.durable else 0))
+            self.core.do(_Removal(self, session, left, session.number if session.durable else 0))
 
     def remove(self, session: Session, subscription: Subscription) -> None:
         self.remove_from(session.number if session.durable else 0, session, subscription)
@@ -358,11 +370,11 @@ class Subscribing:
     def remove_from(self, number: int, session: Session, subscription: Subscription) -> None:
         """`number`: that of the session, as long as it was kept on disk, else 0."""
         self.count -= 1
-        self.server.access.quotas.unsubscribed(session, subscription)
-        if number and self.server.journal is not None:
-            self.server.journal.unsubscribed(number, subscription.name)
+        self.access.quotas.unsubscribed(session, subscription)
+        if number and self.core.journal is not None:
+            self.core.journal.unsubscribed(number, subscription.name)
         share = subscription.share
-        group = None if share is None else self.server.router.groups.get(share, subscription.filter)
-        self.server.router.unsubscribe(session, subscription)
+        group = None if share is None else self.core.router.groups.get(share, subscription.filter)
+        self.core.router.unsubscribe(session, subscription)
         if group is not None:
-            self.server.sharing.left(session, group)
+            self.sharing.left(session, group)

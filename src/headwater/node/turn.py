@@ -12,7 +12,9 @@ pieces, bounded by `outbound_buffer` and by the budget of all that waits.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from headwater.message import NEVER, Delivery, Message
 from headwater.node.channel import Channel, Deliver, Share, Slow
@@ -20,15 +22,12 @@ from headwater.node.chores import Chores
 from headwater.node.destinations.destination import Batch
 from headwater.node.stats import Stats
 from headwater.node.unsent import cut_behind, pieces_of
+from headwater.session.journaled import DurableDelivery, JournaledMessage
 from headwater.session.translate import message_of
 from headwater.session.waiting import Budget
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.packets import V5, V311, Publish
 from headwater.wire.primitives import ANY_NUMBER
-
-if TYPE_CHECKING:
-    from headwater.node.delivery.coordinator import Coordinator
-    from headwater.node.persistence.journal import Journal
 
 BACKLOG_PIECE: Final = 262144
 """What waits for a slow reader is kept in pieces of at most this size, so that sending one copies little."""
@@ -36,13 +35,39 @@ SMALL_WAIT: Final = 65536
 """So many bytes may wait for each reader even when the budget is used up; who needs more then is cut off."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Journaling:
+    """The journal (persistence/journal.py), as the hot path sees it."""
+
+    def turn_ended(self) -> None:
+        """Something has changed in the turn that ends."""
+        raise NotImplementedError
+
+    def promise(self, channel: Channel) -> None:
+        """What the channel sends from now on waits for all that has changed until now."""
+        raise NotImplementedError
+
+    def packet(self, head: bytes, tail: bytes, version: int, publisher: str) -> JournaledMessage:
+        """A message as the packet that it came in."""
+        raise NotImplementedError
+
+    def keep_journaled(self, owner: int, journaled: JournaledMessage, qos: int) -> DurableDelivery:
+        """A delivery of such a message, for a session or a group."""
+        raise NotImplementedError
+
+    def done(self, entry: DurableDelivery) -> None:
+        """It was acknowledged to its end, or nobody waits for it any more."""
+        raise NotImplementedError
+
+
 class Turn:
+    slow: Slow
+    delivering: Deliver
+    sharing: Share
+
     def __init__(self, stats: Stats, budget: Budget) -> None:
         self.stats = stats
         self.budget = budget
-        self.slow = Slow()
-        self.delivering = Deliver()
-        self.sharing = Share()
         self.now = 0.0
         self.until = NEVER
         """When, by `time.monotonic`, the time of this turn for packets that go the ordinary way is over."""
@@ -51,8 +76,7 @@ class Turn:
         self.chores = Chores()
         self.open: list[Batch] = []
         self.dirty: list[Channel] = []
-        self.journal: Journal | None = None
-        self.coordinator: Coordinator | None = None
+        self.journal: Journaling | None = None
         self.changed = False
         """Something that is kept on disk has changed in this turn."""
         self.durable = 0
@@ -61,6 +85,10 @@ class Turn:
         self.held_blob = b""
         self.held_messages: list[Message] = []
         """Those in `held_blob`: several channels may have to be offered them."""
+
+    def feed(self, channel: Channel, data: bytes) -> None:
+        """Deal with all whole packets in what arrived; keep the rest (hotpath.py)."""
+        raise NotImplementedError
 
     # ---- order -------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,6 @@ each packet header when a socket takes only a part; for all others bytes are byt
 
 from __future__ import annotations
 
-from headwater.node.channel import Channel
-
 
 def packet_end(data: bytes, start: int) -> int:
     """Where the packet that begins at `start` ends."""
@@ -44,20 +42,3 @@ def pieces_of(data: bytes, cut: int, most: int) -> list[bytes]:
         at = packet_end(data, at)
     pieces.append(data[start:])
     return pieces
-
-
-def unsent_part(channel: Channel) -> bytes:
-    """What is left of the packet that has been sent in part."""
-    return b"".join(channel.backlog or ())[: channel.cut]
-
-
-def unsent_packets(channel: Channel) -> list[bytes]:
-    """The whole packets that wait for the socket, in order."""
-    data = b"".join(channel.backlog or ())
-    packets: list[bytes] = []
-    at = channel.cut
-    while at < len(data):
-        end = packet_end(data, at)
-        packets.append(data[at:end])
-        at = end
-    return packets

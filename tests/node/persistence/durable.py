@@ -99,7 +99,7 @@ class DurableBroker(MemoryBroker):
         self.server.keep_in(self.journal)
         if store is not None:
             settings = self.server.config.store
-            coordinator = Coordinator(self.server, store, settings.filters, settings.max_pending, settings.max_topics)
+            coordinator = Coordinator(store, settings.filters, settings.max_pending, settings.max_topics)
             self.server.store_by(coordinator)
         self.recovered: Recovered = recover(self.server, self.backend, self.journal)
         self.turn()

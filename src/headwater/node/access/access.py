@@ -40,6 +40,7 @@ from headwater.node.access.tokens import Identity, TokenError, Tokens, looks_lik
 from headwater.node.access.verifying import Overloaded, RecentSuccesses, Standing, Verifying, Waiter
 from headwater.node.bridge.inside import PREFIX, Inside
 from headwater.node.channel import METERED, Channel
+from headwater.node.core import Core
 from headwater.node.deciding import Answer
 from headwater.node.hooks import Refusal
 from headwater.node.timers import Timer
@@ -60,7 +61,7 @@ from headwater.wire.reasons import (
 )
 
 if TYPE_CHECKING:
-    from headwater.node.server import Server
+    from headwater.node.subscribing import Subscribing
 
 log = logging.getLogger("headwater.access")
 
@@ -94,8 +95,10 @@ class _Loaded:
 
 
 class Access:
-    def __init__(self, server: Server, settings: AccessSettings) -> None:
-        self.server = server
+    subscribing: Subscribing
+
+    def __init__(self, core: Core, settings: AccessSettings) -> None:
+        self.core = core
         self.bans = Bans()
         self.refused_publishes = 0
         """Messages that were refused because their publisher may not publish there."""
@@ -109,7 +112,7 @@ class Access:
         """Another number whenever rights that were given before may not be the same any more."""
         self.changed: Callable[[], None] = _nothing
         """Called after the generation or the bans have changed."""
-        self.quotas = Quotas(settings, server.config.max_session_memory)
+        self.quotas = Quotas(settings, core.config.max_session_memory)
         self._use(settings, _Loaded(settings))
 
     def _use(self, settings: AccessSettings, loaded: _Loaded) -> None:
@@ -125,13 +128,13 @@ class Access:
         self._standing.seconds = settings.ban_window
         self._metered = bool(settings.message_rate or settings.byte_rate)
         self.quotas.use(settings)
-        retained = self.server.router.retained
+        retained = self.core.router.retained
         retained.max_messages_per_user = settings.max_retained_per_user
         retained.max_bytes_per_user = settings.max_retained_bytes_per_user
         self.verifying.use(settings.verify_threads, settings.max_verifying)
         self._shared.clear()
-        if self.server.router.gate is None and (loaded.rules is not None or loaded.tokens is not None):
-            self.server.router.use_gate(ReceiveGate())
+        if self.core.router.gate is None and (loaded.rules is not None or loaded.tokens is not None):
+            self.core.router.use_gate(ReceiveGate())
         self.changed()
 
     # ---- CONNECT -----------------------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ class Access:
             return Refusal(BANNED)  # `receive` would refuse it too, but a password may be computed until then
         if self.settings.connection_rate:
             network = network_of(host_of(channel.address))
-            if not self._rates.take(network, self.server.hot.now):
+            if not self._rates.take(network, self.core.hot.now):
                 return Refusal(CONNECTION_RATE_EXCEEDED)
         return None
 
@@ -156,7 +159,7 @@ class Access:
         return self._is_banned(ADDRESS, network_of(host_of(channel.address)))
 
     def _is_banned(self, kind: str, value: str | None) -> bool:
-        return bool(value) and bool(self.bans) and self.bans.find(kind, value or "", self.server.hot.now) is not None
+        return bool(value) and bool(self.bans) and self.bans.find(kind, value or "", self.core.hot.now) is not None
 
     def authenticate(self, channel: Channel, packet: Connect) -> Answer:
         """Who this is: None when that is settled, a refusal, or somebody to wait for."""
@@ -215,7 +218,7 @@ class Access:
             return True
         if self.settings.client_id_pattern and not self._fits(client_id, channel.username):
             return False
-        session = self.server.sessions.get(client_id) if self.settings.client_ids == "owned" else None
+        session = self.core.sessions.get(client_id) if self.settings.client_ids == "owned" else None
         return session is None or session.username == channel.username
 
     def _fits(self, client_id: str, user: str | None) -> bool:
@@ -231,7 +234,7 @@ class Access:
             return Refusal(BANNED)
         if not password or self._passwords is None:
             return self.failed(channel, packet, "not a token" if password else "no password", user)
-        if encoded is not None and self._recent.knows(user, encoded, password, self.server.hot.now):
+        if encoded is not None and self._recent.knows(user, encoded, password, self.core.hot.now):
             return self.known(channel, Identity(user, encoded=encoded))
         return self._verify_password(channel, packet, encoded, password)
 
@@ -251,13 +254,13 @@ class Access:
             return self.failed(channel, packet, "wrong user name or password", user)
         if self._passwords is None or self._passwords.entries.get(user) != encoded:
             return Refusal(SERVER_BUSY, "the users have just changed")
-        self._recent.add(user, encoded, password, self.server.hot.now)
+        self._recent.add(user, encoded, password, self.core.hot.now)
         self._standing.succeeded(waiter.network, user)
         return self.known(channel, Identity(user, encoded=encoded))
 
     def _waiter(self, channel: Channel, user: str) -> Waiter:
         network = network_of(host_of(channel.address))
-        trusted = self._standing.is_trusted(network, user, self.server.hot.now)
+        trusted = self._standing.is_trusted(network, user, self.core.hot.now)
         return Waiter(network, trusted, channel.has_hung_up)
 
     async def _check_token(self, channel: Channel, packet: Connect, tokens: Tokens, token: bytes) -> Refusal | None:
@@ -272,7 +275,7 @@ class Access:
     def failed(self, channel: Channel, packet: Connect, why: str, user: str | None = None) -> Refusal:
         """What was shown is wrong: that is counted, and may become a ban. `user`: whose password it was to be."""
         settings = self.settings
-        now = self.server.hot.now
+        now = self.core.hot.now
         log.info("%r as %r (%s) is refused: %s", packet.client_id, packet.username, channel.address, why)
         self.failed_at(channel.address)
         if user is None:
@@ -284,9 +287,9 @@ class Access:
     def failed_at(self, address: str) -> None:
         """Somebody there has shown what is wrong."""
         host = host_of(address)
-        self._standing.failed(network_of(host), self.server.hot.now)
+        self._standing.failed(network_of(host), self.core.hot.now)
         if not is_within(host, self._exempt):
-            self._count_failure(ADDRESS, network_of(host), self.settings.ban_failures, self.server.hot.now)
+            self._count_failure(ADDRESS, network_of(host), self.settings.ban_failures, self.core.hot.now)
 
     def _count_failure(self, kind: str, value: str, limit: int, now: float) -> None:
         if not limit or not value or self._failures.add(kind, value, now) < limit:
@@ -303,14 +306,14 @@ class Access:
         identity = self._identities.get(channel)
         if identity is None:
             identity = self._identities[channel] = Identity(channel.username)  # a hook has found out who it is
-        now = self.server.hot.now
+        now = self.core.hot.now
         self.quotas.joined(session, before)
         self._give_rights(channel, session, identity)
         if self._metered and not session.client_id.startswith(PREFIX):
             settings = self.settings
             channel.meter = Meter(settings.message_rate, settings.byte_rate, settings.rate_burst, now)
         if identity.seconds is not None:
-            self._expiries[channel] = self.server.timers.at(now + identity.seconds, partial(self._expired, channel))
+            self._expiries[channel] = self.core.timers.at(now + identity.seconds, partial(self._expired, channel))
 
     def restored(self, session: Session) -> None:
         """A session that was on disk. Rights that a token gave are not known until its client comes with another."""
@@ -320,12 +323,12 @@ class Access:
         self._identities.pop(channel, None)
         timer = self._expiries.pop(channel, None)
         if timer is not None:
-            self.server.timers.cancel(timer)
+            self.core.timers.cancel(timer)
 
     def _expired(self, channel: Channel) -> None:
         self._expiries.pop(channel, None)
         if channel.state == CONNECTED:
-            self.server.disconnect(channel, NOT_AUTHORIZED, "the token has expired")
+            self.core.disconnect(channel, NOT_AUTHORIZED, "the token has expired")
 
     # ---- rights ------------------------------------------------------------------------------------------------
 
@@ -379,12 +382,12 @@ class Access:
         if session.rights is rights:
             return
         session.rights = rights
-        self.server.router.session_changed([each.filter for each in session.subscriptions.values()])
+        self.core.router.session_changed([each.filter for each in session.subscriptions.values()])
         for name, subscription in list(session.subscriptions.items()):
             if subscription.share is None or rights is None or rights.may_subscribe(subscription.filter, True):
                 continue
             del session.subscriptions[name]
-            self.server.subscribing.remove(session, subscription)
+            self.subscribing.remove(session, subscription)
 
     def reload(self, settings: AccessSettings) -> None:
         """Read all files again; live connections have their new rights when this returns, and those whose password is
@@ -392,7 +395,7 @@ class Access:
         loaded = _Loaded(settings)
         had_rules = self._rules is not None
         self._use(settings, loaded)
-        for session in list(self.server.sessions.values()):
+        for session in list(self.core.sessions.values()):
             channel = cast("Channel | None", session.connection)
             identity = None if channel is None else self._identities.get(channel)
             if channel is None and isinstance(session.rights, RuleRights) and session.rights.of_token:
@@ -402,12 +405,12 @@ class Access:
             self._give_rights(channel, session, identity or Identity(session.username))
             if channel is not None:
                 if identity is not None and not self._still_valid(identity):
-                    self.server.disconnect_soon(channel, NOT_AUTHORIZED, "the password has changed")
-                now = self.server.hot.now
+                    self.core.disconnect_soon(channel, NOT_AUTHORIZED, "the password has changed")
+                now = self.core.hot.now
                 rates = settings.message_rate, settings.byte_rate, settings.rate_burst
                 metered = self._metered and not session.client_id.startswith(PREFIX)
                 channel.meter = Meter(*rates, now) if metered else None
-        self.server.router.feed.everything_changed()
+        self.core.router.feed.everything_changed()
 
     def _still_valid(self, identity: Identity) -> bool:
         if identity.encoded is None or identity.username is None:
@@ -418,32 +421,32 @@ class Access:
 
     def used(self, channel: Channel, size: int, messages: int) -> None:
         """So much was read from a client that is metered."""
-        now = self.server.hot.now
+        now = self.core.hot.now
         wait = cast(Meter, channel.meter).used(size, messages, now)
         if wait <= 0:
             return
         if self.settings.rate_policy == "disconnect":
-            self.server.disconnect_soon(channel, MESSAGE_RATE_TOO_HIGH)
+            self.core.disconnect_soon(channel, MESSAGE_RATE_TOO_HIGH)
         elif not channel.paused & METERED:
-            self.server.pause(channel, METERED)
-            self.server.timers.at(now + wait, partial(self.server.resume, channel, METERED))
+            self.core.pause(channel, METERED)
+            self.core.timers.at(now + wait, partial(self.core.resume, channel, METERED))
 
     # ---- bans --------------------------------------------------------------------------------------------------
 
     def ban(self, kind: str, value: str, seconds: float | None, reason: str) -> Ban:
         """Refuse an address, user or client (id) from now on, and end its connections. None: until it is lifted."""
-        now = self.server.hot.now
+        now = self.core.hot.now
         self.generation += 1
         ban = self.bans.add(kind, value, NEVER if seconds is None else now + seconds, reason)
         self.changed()
-        for channel in list(self.server.channels):
+        for channel in list(self.core.channels):
             found = {
                 ADDRESS: network_of(host_of(channel.address)),
                 USER: channel.username,
                 CLIENT: channel.client_id,
             }[kind]
             if found is not None and shortened(found) == ban.value:
-                self.server.disconnect_soon(channel, NOT_AUTHORIZED, "banned")
+                self.core.disconnect_soon(channel, NOT_AUTHORIZED, "banned")
         return ban
 
     def stop(self) -> None:

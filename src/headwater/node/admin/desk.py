@@ -148,14 +148,13 @@ class Desk:
     async def end_session(self, client_id: str) -> bool:
         """On disk when it returns. Raises StorageError."""
         broker = self.broker
-        self._now()
         session = broker.server.sessions.get(client_id)
         if session is None:
             return False
         session.expiry_interval = 0
         if not broker.disconnect(client_id, ADMINISTRATIVE_ACTION):
-            broker.server.ending.remove(session)
-            broker.server.plane.wake()
+            with broker.server.turn():
+                broker.server.ending.remove(session)
         await broker.committed()
         return True
 

@@ -38,7 +38,7 @@ from headwater.node.advice.weights import AdvisedWeights
 from headwater.node.timers import Timer
 
 if TYPE_CHECKING:
-    from headwater.node.server import Server
+    from headwater.node.core import Core
 
 log = logging.getLogger("headwater.advice")
 
@@ -66,8 +66,8 @@ class _Known:
 class Advising:
     """Uses what is retained below `$headwater/advice/`, from `start` on. `clock` gives seconds since 1970."""
 
-    def __init__(self, server: Server, settings: AdviceSettings, clock: Callable[[], float] = time.time) -> None:
-        self._server = server
+    def __init__(self, core: Core, settings: AdviceSettings, clock: Callable[[], float] = time.time) -> None:
+        self._server = core
         self._settings = settings
         self._clock = clock
         self._known: dict[tuple[str, str], _Known] = {}
@@ -78,12 +78,12 @@ class Advising:
 
     def start(self) -> None:
         """Take up what is retained, and look at what will be."""
-        server = self._server
-        self.hand_to(WEIGHTS, AdvisedWeights(server.router.groups, self._settings.max_change).take)
-        for message in server.router.retained.match(PREFIX + "#", server.hot.now):
+        core = self._server
+        self.hand_to(WEIGHTS, AdvisedWeights(core.router.groups, self._settings.max_change).take)
+        for message in core.router.retained.match(PREFIX + "#", core.hot.now):
             self._retained(message)
-        server.hooks.add("retain_message", self._retained)
-        server.hooks.add("retained_expired", self._gone)
+        core.hooks.add("retain_message", self._retained)
+        core.hooks.add("retained_expired", self._gone)
 
     def stop(self) -> None:
         self._server.hooks.remove("retain_message", self._retained)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from typing import Final
 
 from headwater.client import Client, MqttError, Reconnect, Rejected, Will
@@ -28,7 +27,7 @@ from headwater.node.bridge.path import BRIDGE
 from headwater.node.bridge.preparing import Prepared
 from headwater.node.bridge.pump import Pump, Way
 from headwater.node.bridge.view import Figures
-from headwater.node.broker import Broker
+from headwater.node.server import Server
 from headwater.wire.packets import V5, V311, Properties, SubscribeRequest
 from headwater.wire.reasons import UNSPECIFIED_ERROR
 
@@ -47,8 +46,8 @@ LAST_WORDS: Final = 2.0
 class Bridge:
     """`run` it once. `former` are filters that an earlier bridge of this name subscribed to at the remote."""
 
-    def __init__(self, broker: Broker, prepared: Prepared, figures: Figures, former: list[str]) -> None:
-        self._broker = broker
+    def __init__(self, server: Server, prepared: Prepared, figures: Figures, former: list[str]) -> None:
+        self._server = server
         self.prepared = prepared
         self._settings = settings = prepared.settings
         self._former = former
@@ -67,8 +66,8 @@ class Bridge:
         """Whether the remote is to forget us when the bridge ends."""
         self._local = self._make_local()
         self._remote = self._make_remote()
-        converting = Converting(settings, broker, self._local, self._remote)
-        most = broker.config.outbound_buffer
+        converting = Converting(settings, server, self._local, self._remote)
+        most = server.config.outbound_buffer
         out = Way(self._local, self._remote, converting.outgoing, figures.sent)
         into = Way(self._remote, self._local, converting.incoming, figures.received)
         self._pumps = [
@@ -101,7 +100,7 @@ class Bridge:
         settings = self._settings
         return Client(
             f"bridge {settings.name}",
-            open_socket=Inside(self._broker.server, settings.name).open,
+            open_socket=Inside(self._server, settings.name).open,
             client_id=self.local_id,
             clean_start=settings.clean_start,
             session_expiry=0 if settings.clean_start else FOR_EVER,
@@ -117,7 +116,7 @@ class Bridge:
         settings, prepared = self._settings, self.prepared
         first, *others = settings.places
         is_v5 = settings.protocol == "5.0"
-        ours = Properties(user_properties=[(BRIDGE, self._broker.server.broker_id)])
+        ours = Properties(user_properties=[(BRIDGE, self._server.broker_id)])
         return Client(
             first.host,
             first.port,
@@ -180,7 +179,7 @@ class Bridge:
 
     async def _subscribe_here(self) -> None:
         """What another bridge of this name, or this one with other settings, has left in the session is taken off."""
-        session = self._broker.server.sessions.get(self.local_id)
+        session = self._server.sessions.get(self.local_id)
         wanted = self._out.requests(NO_RETAINED)
         stale = [] if session is None else [each for each in session.subscriptions if each not in self._out.filters]
         if stale:
@@ -223,11 +222,10 @@ class Bridge:
         return self._settings.notifications == "both"
 
     def _notify_local(self, state: bytes) -> None:
-        server = self._broker.server
+        server = self._server
         if self._settings.notifications != "none" and not server.stopping:
-            server.hot.now = time.monotonic()
-            server.publishing.route(Message(self.prepared.notification_topic, state, 1, True), None)
-            server.plane.wake()
+            with server.turn():
+                server.publishing.route(Message(self.prepared.notification_topic, state, 1, True), None)
 
     # ---- the end -----------------------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from headwater.node.bridge.bridge import Bridge
-from headwater.node.bridge.inside import remove_orphans
+from headwater.node.bridge.orphans import remove_orphans
 from headwater.node.bridge.preparing import Prepared
 from headwater.node.bridge.view import BridgeView, Figures
-from headwater.node.broker import Broker
+from headwater.node.server import Server
 
 log: Final = logging.getLogger("headwater.bridge")
 
@@ -20,8 +20,8 @@ START_PATIENCE: Final = 5.0
 
 
 class Bridges:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self._running: dict[str, Bridge] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._figures: dict[str, Figures] = {}
@@ -40,7 +40,7 @@ class Bridges:
                 elif named[name] != bridge.prepared:
                     await self._stop(name, forget=_goes_elsewhere(bridge.prepared, named[name]))
                     await self._start(named[name], bridge.prepared.remote_filters)
-            remove_orphans(self._broker.server, named)
+            remove_orphans(self._server, named)
             for name, prepared in named.items():
                 if name not in self._running:
                     await self._start(prepared, [])
@@ -65,7 +65,7 @@ class Bridges:
     def _make(self, prepared: Prepared, former: list[str]) -> Bridge:
         name = prepared.settings.name
         stale = [each for each in former if each not in prepared.remote_filters]
-        bridge = Bridge(self._broker, prepared, self._figures.setdefault(name, Figures()), stale)
+        bridge = Bridge(self._server, prepared, self._figures.setdefault(name, Figures()), stale)
         self._running[name] = bridge
         return bridge
 
@@ -75,7 +75,7 @@ class Bridges:
             try:
                 await bridge.run()
             except Exception:
-                self._broker.server.stats.failures += 1
+                self._server.stats.failures += 1
                 settings = bridge.prepared.settings
                 log.exception("bridge %r failed; it begins anew in %g s", settings.name, settings.reconnect_longest)
                 await asyncio.sleep(settings.reconnect_longest)
@@ -92,7 +92,7 @@ class Bridges:
     def _view(self, bridge: Bridge) -> BridgeView:
         settings = bridge.prepared.settings
         figures = self._figures[settings.name]
-        session = self._broker.server.sessions.get(bridge.local_id)
+        session = self._server.sessions.get(bridge.local_id)
         return BridgeView(
             settings.name,
             settings.addresses,

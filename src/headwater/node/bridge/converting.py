@@ -8,7 +8,7 @@ from headwater.client import Client, Message
 from headwater.node.bridge.mapping import inward, outward
 from headwater.node.bridge.path import broker_of, crossed
 from headwater.node.bridge.settings import BridgeSettings
-from headwater.node.broker import Broker
+from headwater.node.server import Server
 from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.wire.encode import encode
 from headwater.wire.packets import V5, Properties, Publish
@@ -17,10 +17,10 @@ from headwater.wire.packets import V5, Properties, Publish
 class Converting:
     """Both ways answer None for a message that is not to go on."""
 
-    def __init__(self, settings: BridgeSettings, broker: Broker, local: Client, remote: Client) -> None:
+    def __init__(self, settings: BridgeSettings, server: Server, local: Client, remote: Client) -> None:
         self._settings = settings
-        self._broker = broker
-        self._broker_id = broker.server.broker_id
+        self._server = server
+        self._server_id = server.broker_id
         self._local = local
         self._remote = remote
         self._out = outward(settings.topics)
@@ -29,7 +29,7 @@ class Converting:
     def outgoing(self, message: Message) -> Publish | None:
         settings, remote = self._settings, self._remote
         topic = self._out.map(message.topic)
-        path = crossed(message.properties.user_properties, self._broker_id, broker_of(remote.server), settings.max_hops)
+        path = crossed(message.properties.user_properties, self._server_id, broker_of(remote.server), settings.max_hops)
         if topic is None or path is None:
             return None
         packet = _publish(message, topic, remote)
@@ -42,12 +42,12 @@ class Converting:
         return packet
 
     def incoming(self, message: Message) -> Publish | None:
-        config = self._broker.config
+        config = self._server.config
         topic = self._in.map(message.topic)
         path = crossed(
             message.properties.user_properties,
             broker_of(self._remote.server),
-            self._broker_id,
+            self._server_id,
             self._settings.max_hops,
         )
         if topic is None or path is None or len(topic.encode()) > config.max_topic_length:

@@ -9,32 +9,23 @@ carries was settled by the one who wrote the settings.
 from __future__ import annotations
 
 import socket
-import time
-from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from headwater.node.channel import Channel, Entrance
 
 if TYPE_CHECKING:
-    from headwater.node.server import Server
+    from headwater.node.core import Core
 
 PREFIX: Final = "$bridge/"
 """What the client ids of bridges begin with, at their own broker."""
 
 
-def remove_orphans(server: Server, names: Container[str]) -> None:
-    """End the sessions of bridges that are no more, which would fill up for ever."""
-    for client_id, session in list(server.sessions.items()):
-        if client_id.startswith(PREFIX) and client_id.removeprefix(PREFIX) not in names:
-            server.ending.remove(session)
-
-
 class Inside(Entrance):
     """Where bridges come in."""
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, core: Core, name: str) -> None:
         super().__init__()
-        self._server = server
+        self._core = core
         self._name = name
 
     def admit(self, channel: Channel) -> bool:
@@ -43,11 +34,10 @@ class Inside(Entrance):
 
     def open(self) -> socket.socket:
         """A new connection to the broker."""
-        server = self._server
+        core = self._core
         ours, theirs = socket.socketpair()
         for each in (ours, theirs):
             each.setblocking(False)
-        server.hot.now = time.monotonic()
-        server.accept(theirs, f"bridge:{self._name}", True, self)
-        server.plane.wake()
+        with core.turn():
+            core.accept(theirs, f"bridge:{self._name}", True, self)
         return ours

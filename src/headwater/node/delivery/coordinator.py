@@ -18,6 +18,7 @@ of that name is removed, or anybody could invent positions.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headwater.message import POSITION_PROPERTY, Message, UserProperties
@@ -27,7 +28,6 @@ from headwater.store.intake import RETAIN, Intake, Taken
 from headwater.store.query import Query
 
 if TYPE_CHECKING:
-    from headwater.node.flow import Flow
     from headwater.store.store import Store
 
 EVERYTHING: Final = "#"
@@ -43,8 +43,11 @@ def _last_arrival(store: Store) -> int:
 class Coordinator:
     """`store` is where the messages are to go that match one of `filters`; a commit brings them there."""
 
-    def __init__(self, flow: Flow, store: Store, filters: list[str], max_pending: int, max_topics: int) -> None:
-        self.flow = flow
+    def __init__(self, store: Store, filters: list[str], max_pending: int, max_topics: int) -> None:
+        self.kept_up: Callable[[], None] = _nothing
+        """Called when a commit is done and not too much waits for the next."""
+        self.removed: Callable[[], None] = _nothing
+        """Called when topics may have gone with messages that retention removed."""
         self.store = store
         self.store_id: str = store.id
         self.filters = filters
@@ -159,12 +162,12 @@ class Coordinator:
         if self._fresh:
             self._fresh.difference_update(taken.topics)
         if not self.too_much:
-            self.flow.store_keeps_up()
+            self.kept_up()
 
     def messages_were_removed(self) -> None:
         """By retention: topics may have gone with them, and are counted anew if they come back."""
         self._known = self.store.known_topics()
-        self.flow.hot.fanouts.forget(EVERYTHING)
+        self.removed()
 
     # ---- positions ---------------------------------------------------------------------------------------------
 
@@ -192,6 +195,10 @@ class Coordinator:
         """Positions are ours to say."""
         if _has_position(message):
             message.user_properties = _without_position(message)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _has_position(message: Message) -> bool:

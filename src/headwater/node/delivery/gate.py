@@ -216,22 +216,21 @@ class BrokerGate(Gate):
         server = self.broker.server
         if not self.is_ready():
             raise Refused(503, "unavailable", "the broker takes no messages now")
-        server.hot.now = time.monotonic()
-        self._check(caller, publication)
-        message = _message(caller, publication, server.hot.now)
-        if server.hooks.slow:
-            message = server.hooks.transform("publish", message, caller.channel)
-        if server.publishing.is_refused(message):
-            raise Refused(
-                507, "full", f"the store has as many topics as it may have ({self.broker.config.store.max_topics})"
-            )
-        message.user = caller.channel.username
-        if message.retain and message.payload and not server.router.retained.fits(message):
-            raise Refused(507, "full", "there is no room for more retained messages")
-        if message.qos and not server.admission.has_room(message.topic, None):
-            raise Refused(503, "unavailable", "there is no room in queues; try again")
-        server.publishing.route(message, self._session(caller))
-        server.plane.wake()
+        with server.turn():
+            self._check(caller, publication)
+            message = _message(caller, publication, server.hot.now)
+            if server.hooks.slow:
+                message = server.hooks.transform("publish", message, caller.channel)
+            if server.publishing.is_refused(message):
+                raise Refused(
+                    507, "full", f"the store has as many topics as it may have ({self.broker.config.store.max_topics})"
+                )
+            message.user = caller.channel.username
+            if message.retain and message.payload and not server.router.retained.fits(message):
+                raise Refused(507, "full", "there is no room for more retained messages")
+            if message.qos and not server.admission.has_room(message.topic, None):
+                raise Refused(503, "unavailable", "there is no room in queues; try again")
+            server.publishing.route(message, self._session(caller))
         try:
             await self.broker.committed()
         except StorageError as error:

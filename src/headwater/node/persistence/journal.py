@@ -49,7 +49,7 @@ from headwater.node.persistence.records import (
     subscription_key,
     subscription_record,
 )
-from headwater.node.turn import Turn
+from headwater.node.turn import Journaling, Turn
 from headwater.routing.retained import Retained
 from headwater.routing.shared import Group
 from headwater.session.journaled import AWAY, DurableDelivery, JournaledMessage
@@ -63,7 +63,7 @@ MUCH: Final = 1 << 20
 NEVER_WITHHELD: Final = 1 << 62
 
 
-class Journal:
+class Journal(Journaling):
     def __init__(self, turn: Turn, retained: Retained, budget: Budget, committer: Committer) -> None:
         self.turn = turn
         self.retained = retained

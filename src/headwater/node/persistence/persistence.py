@@ -55,7 +55,7 @@ class Persistence:
         server.keep_in(self.journal)
         if store is not None:
             settings = config.store
-            server.store_by(Coordinator(server, store, settings.filters, settings.max_pending, settings.max_topics))
+            server.store_by(Coordinator(store, settings.filters, settings.max_pending, settings.max_topics))
         started = time.monotonic()
         try:
             recovered = recover(server, backend, self.journal)

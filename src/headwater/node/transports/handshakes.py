@@ -16,7 +16,7 @@ from headwater.node.chores import SLICE
 from headwater.node.transports.direct import handshakes
 
 if TYPE_CHECKING:
-    from headwater.node.server import Server
+    from headwater.node.core import Core
     from headwater.node.transports.openssl import Handshakes
     from headwater.node.transports.tls import Tls
 
@@ -26,18 +26,18 @@ MOST: Final = 64
 
 
 class Handshaking:
-    def __init__(self, server: Server, thread: Handshakes) -> None:
-        self._server = server
+    def __init__(self, core: Core, thread: Handshakes) -> None:
+        self._core = core
         self._thread = thread
         self._under_way = 0
         self._waiting: list[Callable[[], None]] = []
-        server.plane.listen(thread.fileno(), self.collect)
+        core.plane.listen(thread.fileno(), self.collect)
 
     @classmethod
-    def start(cls, server: Server) -> Handshaking | None:
+    def start(cls, core: Core) -> Handshaking | None:
         """None: each step is done where its bytes are read."""
         thread = handshakes()
-        return None if thread is None else cls(server, thread)
+        return None if thread is None else cls(core, thread)
 
     def begin(self, tls: Tls) -> bool:
         """Have a step done, with what has come; False: it cannot be done there."""
@@ -47,7 +47,7 @@ class Handshaking:
         except ValueError:
             return False
         self._under_way += 1
-        self._server.pause(channel, SHAKING)
+        self._core.pause(channel, SHAKING)
         return True
 
     @property
@@ -71,21 +71,21 @@ class Handshaking:
             waiting, self._waiting = self._waiting, []
             for call in waiting:
                 call()
-        self._server.plane.wake()
+        self._core.plane.wake()
 
     def _go_on(self, tls: Tls, kind: int, why: str | None, code: int) -> None:
         channel = tls.parts()[0]
-        server = self._server
+        core = self._core
         if channel.fd < 0:
             return  # it has gone, or took too long
         try:
-            server.resume(channel, SHAKING)
+            core.resume(channel, SHAKING)
             if tls.step_done(kind, why, code):
-                server.plane._read(channel)
+                core.plane._read(channel)
         except OSError:
-            server.lost(channel)
+            core.lost(channel)
         except Exception:  # one connection's end must never be the broker's
-            server.crashed(channel)
+            core.crashed(channel)
 
     def stop(self) -> None:
-        self._server.plane.unlisten(self._thread.fileno())
+        self._core.plane.unlisten(self._thread.fileno())
