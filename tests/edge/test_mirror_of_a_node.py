@@ -77,11 +77,13 @@ def test_cut_connections(node: RunningNode, qos: int) -> None:
             wishes = Wishes((f"{name}/#",), qos=qos, interval=QUICK)
             watched = Mirror(client, StoreReader(node.url), FunctionOutput(copies.extend), wishes)
             running = asyncio.ensure_future(watched.run())
-            await publish(node, name, 800, rate=1000.0)
+            made = 0
+            while made < 800 or way.cuts_left >= len(cuts) - 1:  # on a busy machine a connection takes its time
+                await publish(node, name, 200, rate=1000.0)
+                made += 200
             watched.stop()
             report = await running
-            assert way.cuts_left < len(cuts) - 1
-            assert report.made == report.live + report.recovered == 800
+            assert report.made == report.live + report.recovered == made
             assert report.live > 0
 
     asyncio.run(asyncio.wait_for(scenario(), PATIENCE))

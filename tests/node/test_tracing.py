@@ -168,7 +168,7 @@ def test_over_http_each_record_is_a_line() -> None:
             for _ in range(module.MOST_TRACES - 1):
                 await client.post("/v1/trace", json={**order, "to": "log"})
             assert (await client.post("/v1/trace", json=order)).status_code == 429
-            api.app.state.tracing.stop()
+            api.desk.stop()
         assert answer.headers["content-type"] == "application/x-ndjson"
         return [json.loads(line) for line in answer.text.splitlines()]
 

@@ -33,7 +33,8 @@ class Api:
         self.memory.server.hot.now = time.monotonic()  # the API looks at the clock
         self.broker.server = self.memory.server
         self.guard = TokenGuard(config.admin)
-        self.app = make_app(LocalReach(Desk(self.broker)), self.guard)
+        self.desk = Desk(self.broker)
+        self.app = make_app(LocalReach(self.desk), self.guard)
 
     def client(self, client_id: str, *filters: str, version: int = 5, **others: Any) -> Client:
         client = Client(self.memory)

@@ -118,7 +118,7 @@ class Line:
             try:
                 part = self.tls.recv(960)
             except BlockingIOError:
-                if parts or not self._is_readable():
+                if not self._is_readable():  # part of a record was, and the rest of it is
                     return b"".join(parts)
                 continue
             if not part:
