@@ -37,7 +37,10 @@ MAY_IMPORT: dict[str, list[str]] = {
     "edge": ["message", "disk", "routing", "store", "peering", "client"],
     "client": ["message", "wire", "session"],
     "node": [*BELOW_NODE, "client", "build_info"],
-    "pipeline": ["message", "routing.topics", "disk.crash_points", "store.reader", "store.arrow_schema", "client"],
+    "pipeline": [
+        *("message", "routing.topics", "disk.crash_points", "store.columns", "store.arrow_schema", "store.reader"),
+        "client",
+    ],
     "fleet": ["wire", "routing.topics", "store.entry", "client"],
     "dashboard": BELOW_COMMANDS,
     # The command line and what belongs to it.

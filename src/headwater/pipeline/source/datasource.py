@@ -39,7 +39,7 @@ from headwater.pipeline.options import OptionError
 from headwater.pipeline.portable import Portable
 from headwater.pipeline.source.admission import admit, rows_for_bytes
 from headwater.pipeline.source.pushdown import Pushed
-from headwater.pipeline.source.reading import COLUMNS, SCHEMA, Range, read
+from headwater.pipeline.source.reading import DDL, SCHEMA, Range, read
 from headwater.pipeline.source.settings import FORMAT, WAIT_FOR_BATCH, Settings, read_settings
 from headwater.pipeline.source.stores import DataLoss, Offsets, StoreNow, Stores, beginnings, check_named, ends
 from headwater.store.reader import StoreError
@@ -55,7 +55,7 @@ class HeadwaterSource(Portable, DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return COLUMNS
+        return DDL
 
     def reader(self, schema: StructType) -> Reader:
         settings = read_settings(self.options, wait=WAIT_FOR_BATCH)

@@ -13,10 +13,10 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from headwater.store.entry import iso
 from headwater.store.rest.context import Context, TheCaller, TheContext
+from headwater.store.rest.description import StoredMessage
 from headwater.store.rest.errors import described, unprocessable
 from headwater.store.rest.formats import objects
 from headwater.store.rest.gate import Caller, Publication, Refused
-from headwater.store.rest.messages import StoredMessage
 from headwater.store.rest.parameters import LONGEST, LONGEST_HEADER, OnlyKnown, checked_filter, topic_of
 from headwater.store.rest.rendering import ROWS
 from headwater.store.store import Store, TopicStatistics
