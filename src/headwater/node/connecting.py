@@ -20,7 +20,6 @@ from headwater.node.bridge.path import introduce
 from headwater.node.channel import BUSY, Channel
 from headwater.node.deciding import Answer, both
 from headwater.node.delivering import SOME
-from headwater.node.ending import FOR_EVER
 from headwater.node.hooks import Refusal, give_up
 from headwater.node.stats import TOO_LARGE
 from headwater.node.strangers import connect_size
@@ -31,6 +30,7 @@ from headwater.session.session import Session
 from headwater.session.translate import will_message
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties, Pubrel, Will
+from headwater.wire.primitives import FOR_EVER
 from headwater.wire.reasons import (
     BAD_AUTHENTICATION_METHOD,
     CLIENT_IDENTIFIER_NOT_VALID,

@@ -17,11 +17,11 @@ from headwater.node.timers import Timer
 from headwater.routing.topics import is_guarded, is_reserved
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
+from headwater.wire.primitives import FOR_EVER
 
 if TYPE_CHECKING:
     from headwater.node.server import Server
 
-FOR_EVER: Final = 0xFFFFFFFF
 
 SOME: Final = 16
 """Waiting messages that are given up between two looks at the clock."""

@@ -9,13 +9,20 @@ from typing import Literal, NamedTuple, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from headwater.node.settings import Settings
-from headwater.routing.topics import InvalidTopicFilter, InvalidTopicName, check_filter, check_name, has_wildcard
+from headwater.routing.topics import (
+    ANY_LEVELS,
+    InvalidTopicFilter,
+    InvalidTopicName,
+    check_filter,
+    check_name,
+    has_wildcard,
+)
+from headwater.wire.primitives import FOR_EVER
 
 PORTS = {False: 1883, True: 8883}
 """Without and with TLS."""
 WEB_PORTS = {False: 80, True: 443}
 ADDRESS = re.compile(r"(?:\[([^][/\s]+)]|([^][:/\s]+))(?::(.*))?")
-MOST_LEVELS = 65535
 
 
 class Place(NamedTuple):
@@ -97,7 +104,7 @@ def _check_side(side: str, prefix: str, filter: str) -> None:
     if whole.startswith("$share/"):
         raise ValueError("a bridge cannot have shared subscriptions")
     try:
-        check_filter(whole, MOST_LEVELS)
+        check_filter(whole, ANY_LEVELS)
     except InvalidTopicFilter as error:
         slash = ", so a `/` may be missing at the prefix's end" if prefix and not prefix.endswith("/") else ""
         raise ValueError(f"the {side} filter would be {whole!r}, and {error}{slash}") from None
@@ -140,9 +147,9 @@ class BridgeSettings(Settings):
         "with QoS 1 and 2 while it is down.",
     )
     session_expiry: int = Field(
-        default=0xFFFFFFFF,
+        default=FOR_EVER,
         ge=0,
-        le=0xFFFFFFFF,
+        le=FOR_EVER,
         description="Seconds that the remote keeps our session while the bridge is down (5.0); 4294967295: for ever.",
     )
     reconnect_first: float = Field(
@@ -208,7 +215,7 @@ class BridgeSettings(Settings):
     def _topic_is_a_topic(cls, topic: str) -> str:
         if topic:
             try:
-                check_name(topic, MOST_LEVELS)
+                check_name(topic, ANY_LEVELS)
             except InvalidTopicName as error:
                 raise ValueError(str(error)) from None
         return topic
