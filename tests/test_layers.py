@@ -18,12 +18,14 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "headwater"
 
 BELOW_NODE = [
-    *("message", "disk", "wire", "session", "routing", "interest", "overlay", "peering", "sdn", "web", "store", "edge"),
+    *("message", "suggestion", "disk", "wire", "session", "routing", "interest", "overlay", "peering", "sdn", "web"),
+    *("store", "edge"),
 ]
 BELOW_COMMANDS = [*BELOW_NODE, "node", "client", "pipeline", "fleet", "build_info"]
 
 MAY_IMPORT: dict[str, list[str]] = {
     "message": [],
+    "suggestion": [],
     "disk": [],
     "wire": [],
     "session": ["message", "wire"],
@@ -33,13 +35,13 @@ MAY_IMPORT: dict[str, list[str]] = {
     "peering": ["message", "wire", "routing", "interest", "overlay"],
     "sdn": ["message"],
     "web": [],
-    "store": ["message", "routing.topics", "disk", "web"],
+    "store": ["message", "suggestion", "routing.topics", "disk", "web"],
     "edge": ["message", "disk", "routing", "store", "peering", "client"],
     "client": ["message", "wire", "session"],
     "node": [*BELOW_NODE, "client", "build_info"],
     "pipeline": [
         *("message", "routing.topics", "disk.crash_points", "store.columns", "store.arrow_schema", "store.reader"),
-        "client",
+        *("client", "suggestion"),
     ],
     "fleet": ["wire", "routing.topics", "store.entry", "client"],
     "dashboard": BELOW_COMMANDS,

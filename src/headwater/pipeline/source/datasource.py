@@ -43,6 +43,7 @@ from headwater.pipeline.source.reading import DDL, SCHEMA, Range, read
 from headwater.pipeline.source.settings import FORMAT, WAIT_FOR_BATCH, Settings, read_settings
 from headwater.pipeline.source.stores import DataLoss, Offsets, StoreNow, Stores, beginnings, check_named, ends
 from headwater.store.reader import StoreError
+from headwater.suggestion import unknown
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def _shape(schema: StructType) -> pa.Schema:
     """What is to come out: all columns, or those that the user has named."""
     for each in schema.fields:
         if each.name not in SCHEMA.names:
-            raise OptionError(f"format({FORMAT!r}) has no column {each.name!r}; there are {', '.join(SCHEMA.names)}")
+            raise OptionError(unknown("column", each.name, SCHEMA.names, f" of format({FORMAT!r})"))
         expected, said = SPARK[SCHEMA.field(each.name).type], each.dataType.simpleString()
         if said != expected:
             raise OptionError(f"format({FORMAT!r}): the column {each.name!r} is {expected}, not {said}; cast it later")

@@ -33,6 +33,7 @@ from headwater.store.rest.parameters import (
 from headwater.store.rest.rendering import Arrow, check_arrow, gzipped, parts, steps
 from headwater.store.rest.streaming import Whole, streamed
 from headwater.store.store import Store
+from headwater.suggestion import unknown
 
 PAGE_SIZE: Final = 8 << 20
 """Bytes of payloads on a page of JSON, unless a single message has more."""
@@ -124,8 +125,9 @@ def _columns(said: str | None) -> tuple[str, ...]:
     if said is None:
         return NAMES
     wanted = tuple(dict.fromkeys(said.split(",")))
-    if not set(wanted) <= set(NAMES):
-        raise unprocessable(f"`columns` are some of {', '.join(NAMES)}, with commas between them")
+    for name in wanted:
+        if name not in NAMES:
+            raise unprocessable(f"`columns`: {unknown('column', name, NAMES)}")
     return wanted
 
 
