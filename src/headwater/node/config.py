@@ -23,7 +23,7 @@ from headwater.node.web_settings import WebSettings
 from headwater.routing.dispatcher_rules import check_pattern
 from headwater.routing.shared import DISPATCHERS, dispatcher
 from headwater.routing.topics import LONGEST_TOPIC, USUAL_LEVELS
-from headwater.wire.primitives import FOR_EVER
+from headwater.wire.primitives import FOR_EVER, UINT16_MAX
 
 __all__ = ["Admin", "Config", "ConfigError", "load_config"]
 
@@ -132,7 +132,7 @@ class Config(Settings):
     max_keep_alive: int = Field(
         default=0,
         ge=0,
-        le=65535,
+        le=UINT16_MAX,
         description="Longest keep alive of 5.0 clients in seconds, which are told; 0 leaves it to them.",
     )
     max_session_expiry: int = Field(
@@ -161,10 +161,10 @@ class Config(Settings):
         default=True, description="Whether subscription identifiers may be used."
     )
     receive_maximum: int = Field(
-        default=1024, ge=1, le=65535, description="QoS 2 messages that a client may have open towards us."
+        default=1024, ge=1, le=UINT16_MAX, description="QoS 2 messages that a client may have open towards us."
     )
     topic_alias_maximum: int = Field(
-        default=64, ge=0, le=65535, description="Topic aliases that a client may use towards us."
+        default=64, ge=0, le=UINT16_MAX, description="Topic aliases that a client may use towards us."
     )
     allow_empty_client_id: bool = Field(
         default=True, description="Whether clients without an id are given one, or refused."
@@ -188,7 +188,7 @@ class Config(Settings):
     max_inflight: int = Field(
         default=1024,
         ge=1,
-        le=65535,
+        le=UINT16_MAX,
         description="Unacknowledged QoS 1 and 2 messages per client, below its own Receive Maximum.",
     )
     max_queued_messages: int = Field(default=10_000, ge=0, description="Messages that wait per session.")

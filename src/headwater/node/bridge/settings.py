@@ -17,7 +17,7 @@ from headwater.routing.topics import (
     check_name,
     has_wildcard,
 )
-from headwater.wire.primitives import FOR_EVER
+from headwater.wire.primitives import FOR_EVER, UINT16_MAX
 
 PORTS = {False: 1883, True: 8883}
 """Without and with TLS."""
@@ -140,7 +140,9 @@ class BridgeSettings(Settings):
     password_file: str = Field(
         default="", description="A file with the password, instead of `password`; read again on SIGHUP."
     )
-    keep_alive: int = Field(default=60, ge=1, le=65535, description="Seconds of silence before the remote is pinged.")
+    keep_alive: int = Field(
+        default=60, ge=1, le=UINT16_MAX, description="Seconds of silence before the remote is pinged."
+    )
     clean_start: bool = Field(
         default=False,
         description="Whether to begin anew with every connection. If not, each side keeps for the bridge what comes "
@@ -161,7 +163,7 @@ class BridgeSettings(Settings):
     max_inflight: int = Field(
         default=100,
         ge=1,
-        le=65535,
+        le=UINT16_MAX,
         description="Messages of QoS 1 and 2 that are under way at a time in each direction; the others wait in the "
         "session of the side that they come from.",
     )

@@ -203,7 +203,10 @@ class ReadOptions(BrokerOptions):
     positions: bool = _option("positions", "Columns `store` and `position`, from our brokers.", _flag, False)
     connections: int = _option("connections", "Members of the group that this query is.", _whole(1, 255), 1)
     receive_maximum: int = _option(
-        "receiveMaximum", "Unacknowledged messages for each connection.", _whole(1, MOST_UNACKNOWLEDGED), 65_535
+        "receiveMaximum",
+        "Unacknowledged messages for each connection.",
+        _whole(1, MOST_UNACKNOWLEDGED),
+        MOST_UNACKNOWLEDGED,
     )
     session_expiry: int = _option(
         "sessionExpiry", "Seconds that the broker keeps our session while we are away.", _whole(1, 2**32 - 1), 604_800
