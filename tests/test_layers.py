@@ -129,6 +129,25 @@ def test_the_product_does_not_know_the_lab() -> None:
     assert [str(each) for each in all_imports() if each.target.split(".")[0] == "headwater_lab"] == []
 
 
+def test_modules_of_the_store_do_not_import_each_other_in_circles() -> None:
+    imported: dict[str, set[str]] = {}
+    for each in all_imports():
+        imported.setdefault(module_name(each.path), set()).add(each.target)
+    modules = [name for name in imported if name.startswith("headwater.store.")]
+    assert modules
+    assert [name for name in modules if name in reached(name, imported)] == []
+
+
+def reached(name: str, imported: dict[str, set[str]]) -> set[str]:
+    """All that a module imports, and what that imports, and so on."""
+    found: set[str] = set()
+    new = {name}
+    while new:
+        new = set().union(*(imported.get(each, set()) for each in new)) - found
+        found |= new
+    return found
+
+
 def test_the_protocol_has_no_io_and_no_clock() -> None:
     found = [each for each in all_imports() if layer_of(each.path) in WITHOUT_IO_OR_CLOCK]
     assert found
