@@ -52,7 +52,8 @@ SPARK: Final = {
 
 @dataclass(frozen=True)
 class Column:
-    """`doc` is a sentence or two, or empty; it holds for all forms."""
+    """`doc` is a sentence or two, or empty; it holds for all forms. A column that comes later is nullable, since lakes
+    have rows from before."""
 
     name: str
     kind: Kind
