@@ -17,7 +17,6 @@ from headwater.store.chunk import Chunk
 from headwater.store.entry import EARLIEST, LATEST, Entry, microseconds
 from tests.store.messages import contents, numbered
 
-
 pa.scalar(0, pa.timestamp("us", "UTC")).as_py()  # loads pandas, where it is, and no test has to wait for that
 
 
