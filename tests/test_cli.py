@@ -300,7 +300,7 @@ def test_a_broker_that_refuses(tmp_path: Path) -> None:
         ("sub -t a --cert /does/not/exist", 2, "--key: cannot read /does/not/exist: No such file"),
         ("pub -t a -m x -D publish", 2, "-D needs a command, the name of a property and its value"),
         ("pub -t a -m x -D post content-type y", 2, "-D needs one of connect, publish"),
-        ("pub -t a -m x -D publish colour red", 2, "there is no property 'colour'"),
+        ("pub -t a -m x -D publish colour red", 2, "unknown property 'colour'; there are "),
         ("pub -t a -m x -D publish topic-alias one", 2, "property topic-alias is a whole number, not 'one'"),
         ("pub -t a -m x -D publish user-property k", 2, "needs a name and a value"),
         ("pub -t a -m x -D publish content-type y -V 311", 2, "-D needs MQTT 5"),

@@ -446,7 +446,7 @@ def test_there_is_no_lake(tmp_path: Path) -> None:
 def test_settings_that_cannot_be(tmp_path: Path) -> None:
     config = tmp_path / "pipeline.toml"
     for text, words in (
-        ("urlz = []", "there is no setting 'urlz'; did you mean 'urls'?"),
+        ("urlz = []", "unknown setting 'urlz'; did you mean 'urls'?"),
         ('trigger = "soon"', "trigger is 'soon'; it has to be seconds"),
         ("most_rows = 0", "most_rows is 0; it has to be a whole number above 0"),
         ("[deriving]\nwindow = 7", "window is 7"),

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.pipeline.lake.log import Log
 from headwater.pipeline.source.progress import Behind, behind
+from headwater.store.columns import COLUMNS
 from headwater.store.query import Query
 from headwater.store.reader import StoreReader
 from tests.pipeline.lake.some_rows import contents
@@ -83,10 +84,7 @@ def mixed(spark: SparkSession) -> Iterator[Mixed]:
 
 
 def test_the_source_gives_all_columns_with_their_types(mixed: Mixed) -> None:
-    assert [f"{name} {type}" for name, type in mixed.load().dtypes] == [
-        *("store string", "position bigint", "topic string", "payload binary", "qos tinyint", "retain boolean"),
-        *("publisher string", "time timestamp", "arrival timestamp", "value double", "properties string"),
-    ]
+    assert mixed.load().dtypes == [("store", "string"), *((each.name, each.type) for each in COLUMNS)]
     assert sorted((row.store, row.position) for row in mixed.rows) == span("s1", 1, 40) + span("s2", 1, 40)
 
 

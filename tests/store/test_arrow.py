@@ -17,6 +17,8 @@ from headwater.store.chunk import Chunk
 from headwater.store.entry import EARLIEST, LATEST, Entry, microseconds
 from tests.store.messages import contents, numbered
 
+pa.scalar(0, pa.timestamp("us", "UTC")).as_py()  # loads pandas, where it is, and no test has to wait for that
+
 
 def entries_of(batch: pa.RecordBatch | pa.Table) -> list[Entry]:
     return [

@@ -38,11 +38,11 @@ from headwater.session.session import Session
 from headwater.session.waiting import Budget
 from headwater.wire import encode
 from headwater.wire.packets import Connect
+from headwater.wire.primitives import FOR_EVER
 from headwater_lab import machine
 from headwater_lab.contenders import running
 
 BATCH: Final = 5000
-FOR_EVER: Final = 0xFFFFFFFF
 PAYLOAD: Final = 100
 PATIENCE: Final = 300.0
 

@@ -26,6 +26,7 @@ from headwater.cli.lakes import (
     spark_session,
     with_stores_options,
 )
+from headwater.suggestion import unknown
 
 OF_BRONZE: Final = ("silver", "completeness", "operations_traffic", "operations_members")
 """With what is made of them, all that is derived."""
@@ -134,7 +135,7 @@ def compact(
     names = {table.name: table for table in found.tables()}
     for name in tables or ():
         if name not in names:
-            raise typer.BadParameter(f"there is no table {name} in {lake}; there are {', '.join(names)}.")
+            raise typer.BadParameter(unknown("table", name, names, f" in {lake}"))
     with failing(command), found.writing():
         for name in tables or names:
             if sys.stdout.isatty():
@@ -153,7 +154,7 @@ def tables(
 
     for name in names or ():
         if name not in BY_NAME:
-            raise typer.BadParameter(f"there is no table {name}; there are {', '.join(BY_NAME)}.")
+            raise typer.BadParameter(unknown("table", name, BY_NAME))
     chosen = [table for table in TABLES if not names or table.name in names]
     if as_json:
         print(json.dumps([dataclasses.asdict(table) for table in chosen]))

@@ -51,11 +51,11 @@ def erase(
 
         from headwater.pipeline.jobs import erasing
         from headwater.pipeline.jobs.positions import count
-        from headwater.routing.topics import InvalidTopicFilter, check_filter
+        from headwater.routing.topics import LEVELS_ASKED, InvalidTopicFilter, check_filter
 
         try:
             for each in topic or ():
-                check_filter(each, 1000)
+                check_filter(each, LEVELS_ASKED)
         except InvalidTopicFilter as error:
             raise typer.BadParameter(f"--topic: {error}.") from None
         wanted = erasing.Wanted(tuple(topic or ()), where)

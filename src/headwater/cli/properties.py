@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from headwater.suggestion import unknown
+
 if TYPE_CHECKING:
     from headwater.wire.packets import Properties
 
@@ -79,7 +81,7 @@ def _add(properties: Properties, name: str, values: list[str]) -> None:
         properties.user_properties = [*(properties.user_properties or []), (values[0], values[1])]
         return
     if name not in FIELDS:
-        raise typer.BadParameter(f"there is no property {name!r}; there are {', '.join([*FIELDS, USER_PROPERTY])}.")
+        raise typer.BadParameter(unknown("property", name, [*FIELDS, USER_PROPERTY]))
     if len(values) != 1:
         raise typer.BadParameter(f"-D … {name} needs a value.")
     field, kind = FIELDS[name]

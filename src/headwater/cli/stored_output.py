@@ -10,18 +10,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from headwater.cli.failure import GENERAL, fail, forget_output
+from headwater.store.columns import IN_TEXT
 
 if TYPE_CHECKING:
     from headwater.cli.stored import Asked, Source
-
-COLUMNS: Final = (
-    *("position", "topic", "payload", "payload_base64", "qos", "retain", "publisher", "time", "arrival", "value"),
-    "properties",
-)
-"""Of CSV, as REST has them."""
 
 
 # ---- for people --------------------------------------------------------------------------------------------------
@@ -110,9 +105,9 @@ def _write_csv(messages: Iterator[dict[str, Any]], output: BinaryIO) -> None:
     text = io.TextIOWrapper(output, encoding="utf-8", newline="", write_through=True)
     try:
         writer = csv.writer(text)
-        writer.writerow(COLUMNS)
+        writer.writerow(IN_TEXT)
         for message in messages:
-            writer.writerow([_cell(message.get(name)) for name in COLUMNS])
+            writer.writerow([_cell(message.get(name)) for name in IN_TEXT])
     finally:
         text.detach()
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwater.cli.connection import ConnectionOptions, Qos, on_signals, run, with_connection_options
 from headwater.cli.failure import TIMED_OUT, complain, forget_output
-
-MOST_LEVELS: Final = 65535
-"""The broker's limit counts, not ours."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,11 +72,11 @@ def sub(
 
 
 def check_filter(filter: str) -> None:
-    from headwater.routing.topics import InvalidTopicFilter, split_shared
+    from headwater.routing.topics import ANY_LEVELS, InvalidTopicFilter, split_shared
     from headwater.routing.topics import check_filter as check
 
     try:
-        check(split_shared(filter)[1], MOST_LEVELS)
+        check(split_shared(filter)[1], ANY_LEVELS)
     except InvalidTopicFilter as error:
         raise typer.BadParameter(f"{filter!r} is not a topic filter: {error}.") from None
 

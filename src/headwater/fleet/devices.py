@@ -21,12 +21,10 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from headwater.client import Client, Rejected
-from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.routing.topics import ANY_LEVELS, InvalidTopicName, check_name
 from headwater.store.entry import iso
 from headwater.wire.packets import Publish
 
-MOST_LEVELS: Final = 65535
-"""The broker's limit counts, not ours."""
 LOWEST: Final = 15.0
 HIGHEST: Final = 25.0
 """Between these a device's first value lies."""
@@ -80,7 +78,7 @@ class Fleet:
             raise FleetError("the shares of silent and late devices are together at most 1, and nothing is below 0")
         for pattern in self.patterns:
             try:
-                check_name(_topic(pattern, 0), MOST_LEVELS)
+                check_name(_topic(pattern, 0), ANY_LEVELS)
             except InvalidTopicName as error:
                 raise FleetError(f"{pattern!r} is no pattern of topics: {error}") from None
 

@@ -29,11 +29,10 @@ from headwater.interest.hashing import extended, level_hash, root_hash
 from headwater.interest.lines import END, LITERAL, PAGE_LINES, PLUS, REST, Lines, fact_hash, has, line_of
 from headwater.interest.sizing import LINE_BYTES, MOST, Geometry
 from headwater.interest.written import Reading, Writing
+from headwater.routing.topics import ANY_LEVELS
 
 KIND: Final = "summary"
 MOST_ANSWERS: Final = 10_000
-MOST_LEVELS: Final = 1 << 16
-"""Of what is read; a topic filter has no more bytes."""
 
 
 class SharedSummary(Interest):
@@ -157,7 +156,7 @@ class SharedSummary(Interest):
 def read_summary(data: Reading) -> SharedSummary:
     """Raises Incompatible."""
     seed, lines, inner, terminal = (data.number() for _ in range(4))
-    kinds = data.runs(MOST_LEVELS)
+    kinds = data.runs(ANY_LEVELS)
     content = data.block()
     data.end()
     if not kinds or not lines or len(content) != lines * LINE_BYTES or not 0 < inner <= MOST >= terminal > 0:

@@ -22,10 +22,11 @@ from xxhash import xxh3_64_intdigest
 
 from headwater.interest.filter import Incompatible
 from headwater.interest.lines import Lines
-from headwater.interest.shared_summary import MOST_LEVELS, SharedSummary, read_summary
+from headwater.interest.shared_summary import SharedSummary, read_summary
 from headwater.interest.sizing import LINE_BITS, LINE_BYTES
 from headwater.interest.summary import Summary
 from headwater.interest.written import Reading, Writing
+from headwater.routing.topics import ANY_LEVELS
 
 WHOLE: Final = "state"
 DELTA: Final = "delta"
@@ -209,7 +210,7 @@ class Listener:
             return self.is_sure  # it has this already
         if epoch > self.has.epoch:
             return False
-        kinds = data.runs(MOST_LEVELS)
+        kinds = data.runs(ANY_LEVELS)
         if not kinds:
             raise Incompatible("malformed change of a summary")
         self._flip(data)

@@ -22,6 +22,8 @@ from headwater.node.transports.settings import ALL_ADDRESSES, ID_PREFIX, Listene
 from headwater.node.web_settings import WebSettings
 from headwater.routing.dispatcher_rules import check_pattern
 from headwater.routing.shared import DISPATCHERS, dispatcher
+from headwater.routing.topics import LONGEST_TOPIC, USUAL_LEVELS
+from headwater.wire.primitives import FOR_EVER, UINT16_MAX
 
 __all__ = ["Admin", "Config", "ConfigError", "load_config"]
 
@@ -130,11 +132,11 @@ class Config(Settings):
     max_keep_alive: int = Field(
         default=0,
         ge=0,
-        le=65535,
+        le=UINT16_MAX,
         description="Longest keep alive of 5.0 clients in seconds, which are told; 0 leaves it to them.",
     )
     max_session_expiry: int = Field(
-        default=0xFFFFFFFF, ge=0, le=0xFFFFFFFF, description="Longest session expiry in seconds; 4294967295: for ever."
+        default=FOR_EVER, ge=0, le=FOR_EVER, description="Longest session expiry in seconds; 4294967295: for ever."
     )
     max_packet_size: int = Field(
         default=16 * MIB,
@@ -159,10 +161,10 @@ class Config(Settings):
         default=True, description="Whether subscription identifiers may be used."
     )
     receive_maximum: int = Field(
-        default=1024, ge=1, le=65535, description="QoS 2 messages that a client may have open towards us."
+        default=1024, ge=1, le=UINT16_MAX, description="QoS 2 messages that a client may have open towards us."
     )
     topic_alias_maximum: int = Field(
-        default=64, ge=0, le=65535, description="Topic aliases that a client may use towards us."
+        default=64, ge=0, le=UINT16_MAX, description="Topic aliases that a client may use towards us."
     )
     allow_empty_client_id: bool = Field(
         default=True, description="Whether clients without an id are given one, or refused."
@@ -186,7 +188,7 @@ class Config(Settings):
     max_inflight: int = Field(
         default=1024,
         ge=1,
-        le=65535,
+        le=UINT16_MAX,
         description="Unacknowledged QoS 1 and 2 messages per client, below its own Receive Maximum.",
     )
     max_queued_messages: int = Field(default=10_000, ge=0, description="Messages that wait per session.")
@@ -219,8 +221,12 @@ class Config(Settings):
     max_subscriptions: int = Field(
         default=100_000, ge=1, description="Subscriptions per client; more are refused with 0x97."
     )
-    max_topic_length: int = Field(default=65535, ge=1, le=65535, description="Bytes of a topic name or filter.")
-    max_topic_levels: int = Field(default=128, ge=1, le=65535, description="Levels of a topic name or filter.")
+    max_topic_length: int = Field(
+        default=LONGEST_TOPIC, ge=1, le=LONGEST_TOPIC, description="Bytes of a topic name or filter."
+    )
+    max_topic_levels: int = Field(
+        default=USUAL_LEVELS, ge=1, le=LONGEST_TOPIC, description="Levels of a topic name or filter."
+    )
     max_user_properties: int = Field(
         default=1000,
         ge=0,

@@ -22,7 +22,7 @@ from headwater.node.channel import BUSY, Channel
 from headwater.node.core import Core
 from headwater.node.deciding import Answer, Deciding, both
 from headwater.node.delivering import SOME, Delivering
-from headwater.node.ending import FOR_EVER, Ending
+from headwater.node.ending import Ending
 from headwater.node.hooks import Refusal, give_up
 from headwater.node.reporting import Reporting
 from headwater.node.retained_sender import RetainedSender
@@ -35,6 +35,7 @@ from headwater.session.session import Session
 from headwater.session.translate import will_message
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties, Will
+from headwater.wire.primitives import FOR_EVER
 from headwater.wire.reasons import (
     BAD_AUTHENTICATION_METHOD,
     CLIENT_IDENTIFIER_NOT_VALID,

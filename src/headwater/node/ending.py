@@ -23,8 +23,7 @@ from headwater.node.timers import Timer
 from headwater.routing.topics import is_guarded, is_reserved
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
-
-FOR_EVER: Final = 0xFFFFFFFF
+from headwater.wire.primitives import FOR_EVER
 
 SOME: Final = 16
 """Waiting messages that are given up between two looks at the clock."""

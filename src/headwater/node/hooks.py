@@ -18,6 +18,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, NamedTuple, TypeVar
 
+from headwater.suggestion import unknown
+
 log = logging.getLogger("headwater.hooks")
 
 GUARD: Final = "guard"
@@ -150,7 +152,7 @@ class Hooks:
     def add(self, event: str, hook: Hook) -> None:
         """Call `hook` at this event, with the arguments that `EVENTS` names."""
         if event not in EVENTS:
-            raise ValueError(f"no such event: {event!r}; there are {', '.join(sorted(EVENTS))}")
+            raise ValueError(unknown("event", event, sorted(EVENTS)))
         self._hooks.setdefault(event, []).append(hook)
         self._changed()
 

@@ -8,9 +8,8 @@ said together, and `origins` remembers which source each value came from.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -18,7 +17,11 @@ from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
+from headwater.suggestion import closest
+
 PREFIX = "HEADWATER_"
+SURELY = 0.75
+"""How close a variable of the environment is to a setting if it is meant to be one, from 0 to 1."""
 
 
 class ConfigError(Exception):
@@ -163,9 +166,9 @@ def _from_environment(model: type[BaseModel], environment: Mapping[str, str]) ->
         if name in known:
             yield name, variable, _parsed(known[name], text)
             continue
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-        if close or name.partition(".")[0] in model.model_fields:
-            hint = close[0] if close else _closest(name, known)
+        hint = closest(name, known, SURELY)
+        if hint is not None or name.partition(".")[0] in model.model_fields:
+            hint = hint or closest(name, known)
             meant = "" if hint is None else f"; did you mean {PREFIX}{hint.upper().replace('.', '__')}?"
             raise ConfigError(f"environment {variable}: no such setting{meant}")
 
@@ -219,7 +222,7 @@ def _explain(model: type[BaseModel], problem: Any, origins: Mapping[str, str]) -
     origin = origins.get(key, "")
     where = f" (from the {origin})" if origin.startswith("environment") else ""
     if problem["type"] == "extra_forbidden":
-        close = _closest(place[-1], [] if table is None else table.model_fields)
+        close = closest(place[-1], [] if table is None else table.model_fields)
         return f"unknown setting '{key}'{where}" + ("" if close is None else f"; did you mean '{close}'?")
     # A secret is not repeated, nor a table or a list of tables, which may hold one.
     hidden = field is None or is_secret(field) or isinstance(problem["input"], dict)
@@ -239,8 +242,3 @@ def _find(model: type[BaseModel], place: list[str]) -> tuple[type[BaseModel] | N
             if depth < len(place) - 1:
                 table = table_of(field.annotation) or rows_of(field.annotation)
     return table, field
-
-
-def _closest(name: str, known: Iterable[str]) -> str | None:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return close[0] if close else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
+
+from headwater.suggestion import unknown
 
 TRUE = ("true", "yes", "1", "on")
 FALSE = ("false", "no", "0", "off")
@@ -21,12 +22,10 @@ class Options:
     def __init__(self, format: str, given: Mapping[str, str], known: Collection[str]) -> None:
         self._format = format
         self._given = {name.lower(): value for name, value in given.items()}
-        lower = {name.lower(): name for name in known}
+        lower = {name.lower() for name in known}
         for name in given:
             if name.lower() not in lower and name.lower() not in OF_SPARK:
-                near = difflib.get_close_matches(name.lower(), lower, 1)
-                hint = f"; did you mean {lower[near[0]]!r}?" if near else f"; there are {', '.join(sorted(known))}"
-                raise OptionError(f"format({format!r}) has no option {name!r}{hint}")
+                raise OptionError(unknown("option", name, known, f" of format({format!r})"))
 
     def text(self, name: str, default: str | None = None) -> str | None:
         return self._given.get(name.lower(), default)

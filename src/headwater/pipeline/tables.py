@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.store.columns import COLUMNS
+
 
 @dataclass(frozen=True)
 class Column:
@@ -51,33 +53,20 @@ class Table:
 
 
 STORE: Final = Column("store", "string", "Id of the store that gave the position.", nullable=False)
-POSITION: Final = Column("position", "bigint", "Position of the message in that store.", nullable=False)
-TOPIC: Final = Column("topic", "string", "", nullable=False)
-PAYLOAD: Final = Column("payload", "binary", "As it came.", nullable=False)
-TIME: Final = Column(
-    "time", "timestamp", "Time of measurement as the payload says it, else of arrival.", nullable=False
-)
-ARRIVAL: Final = Column("arrival", "timestamp", "When the store took it; never goes back in a store.", nullable=False)
+_STORED: Final = {each.name: Column(each.name, each.type, each.doc, each.nullable) for each in COLUMNS}
+"""What a stored message has."""
+POSITION: Final = _STORED["position"]
+TOPIC: Final = _STORED["topic"]
+PAYLOAD: Final = _STORED["payload"]
+TIME: Final = _STORED["time"]
+ARRIVAL: Final = _STORED["arrival"]
+PUBLISHER: Final = _STORED["publisher"]
 DAY: Final = Column("day", "date", "Of the arrival, UTC. Files are laid out by it.", nullable=False)
-PUBLISHER: Final = Column("publisher", "string", "Client id of who published it.", nullable=False)
 
 BRONZE: Final = Table(
     "bronze",
     "Every message as it was stored, exactly once.",
-    (
-        STORE,
-        POSITION,
-        TOPIC,
-        PAYLOAD,
-        Column("qos", "tinyint", "", nullable=False),
-        Column("retain", "boolean", "", nullable=False),
-        PUBLISHER,
-        TIME,
-        ARRIVAL,
-        Column("value", "double", "The number that the store found in the payload."),
-        Column("properties", "string", "Properties of MQTT 5 that travel with a message, as JSON."),
-        DAY,
-    ),
+    (STORE, *_STORED.values(), DAY),
     keys=("store", "position"),
     partition="day",
     watermark="a row is final when it is there",

@@ -11,6 +11,14 @@ from typing import Final
 
 SHARE_PREFIX: Final = "$share/"
 LONG: Final = 1000
+LONGEST_TOPIC: Final = 65535
+"""Bytes of a topic name or filter: on the wire, two bytes say how many there are."""
+ANY_LEVELS: Final = 65536
+"""No topic has more, as it would be longer; for those that leave the limit to a broker."""
+USUAL_LEVELS: Final = 128
+"""Levels that a broker takes unless `max_topic_levels` says otherwise."""
+LEVELS_ASKED: Final = 1000
+"""Levels of a topic or filter by which a store or a lake is asked."""
 
 
 class InvalidTopicFilter(ValueError):

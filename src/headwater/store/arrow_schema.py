@@ -6,23 +6,21 @@ from typing import Final
 
 import pyarrow as pa
 
-NAMES: Final = pa.dictionary(pa.int32(), pa.string())
-TIME: Final = pa.timestamp("us", "UTC")
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("topic", NAMES, nullable=False),
-        pa.field("payload", pa.binary(), nullable=False),
-        pa.field("qos", pa.int8(), nullable=False),
-        pa.field("retain", pa.bool_(), nullable=False),
-        pa.field("publisher", NAMES, nullable=False),
-        pa.field("time", TIME, nullable=False),
-        pa.field("arrival", TIME, nullable=False),
-        pa.field("value", pa.float64()),
-        pa.field("properties", pa.string()),
-    ]
-)
+from headwater.store.columns import COLUMNS, Kind
+
+DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
+TYPES: Final[dict[Kind, pa.DataType]] = {
+    Kind.WHOLE: pa.int64(),
+    Kind.SMALL: pa.int8(),
+    Kind.TRUTH: pa.bool_(),
+    Kind.NUMBER: pa.float64(),
+    Kind.TIME: pa.timestamp("us", "UTC"),
+    Kind.NAME: DICTIONARY,
+    Kind.BYTES: pa.binary(),
+    Kind.DOCUMENT: pa.string(),
+}
+SCHEMA: Final = pa.schema([pa.field(each.name, TYPES[each.kind], each.nullable) for each in COLUMNS])
 PLAIN: Final = pa.schema(
-    [pa.field(each.name, pa.string(), each.nullable) if each.type == NAMES else each for each in SCHEMA]
+    [pa.field(each.name, pa.string(), each.nullable) if each.type == DICTIONARY else each for each in SCHEMA]
 )
 """The same without dictionaries, for those that do not know them."""

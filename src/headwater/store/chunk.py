@@ -131,6 +131,15 @@ class Chunk:
         self.properties = properties
 
     @property
+    def qos(self) -> NDArray[numpy.int8]:
+        return (self.flags & QOS).view(numpy.int8)
+
+    @property
+    def retain(self) -> NDArray[Any]:
+        """Not 0 where the message was to be retained."""
+        return self.flags & RETAIN
+
+    @property
     def last_arrival(self) -> int:
         """Of the last message; there is one. In plain terms for compiled modules, which know no numpy."""
         return int(self.arrival[-1])

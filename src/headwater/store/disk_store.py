@@ -14,7 +14,6 @@ the block, never in both or in neither; pages without a block are removed when t
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from pathlib import Path
@@ -24,11 +23,13 @@ import numpy
 
 from headwater.disk.crash_points import crash_point
 from headwater.disk.errors import DiskFull, StorageError
+from headwater.disk.repair import DamagedLog
 from headwater.store.block import Summary, sealed
 from headwater.store.chunk import Chunk, Pieces
 from headwater.store.disk_reading import DiskReading
 from headwater.store.extract import Extraction
 from headwater.store.intake import Taken
+from headwater.store.mending import damaged
 from headwater.store.messages_folder import MessagesFolder
 from headwater.store.page import decode, encode
 from headwater.store.retention import Extent, Retention, trimmed, without
@@ -37,11 +38,14 @@ from headwater.store.shelf import (
     EXTENT,
     INDEX,
     LOG,
+    LOST,
     META,
+    NEXT,
     READER,
     TOPIC,
     Records,
     Shelf,
+    lost_ranges,
     page_key,
     position_in,
     position_key,
@@ -63,15 +67,7 @@ AGAIN: Final = 1.0
 """Seconds after which a block is tried again, if the disk was full."""
 PAGES_AT_ONCE: Final = 8
 """Pages of one write, during which no other thread runs."""
-NEXT: Final = META + b"next"
 NOTE: Final = META + b"note"
-LOST: Final = META + b"lost"
-"""Positions that damage has taken: JSON, a list of the first and the one behind the last of each range (mending.py)."""
-
-
-def lost_ranges(record: bytes | None) -> list[tuple[int, int]]:
-    """What a record of LOST says."""
-    return [] if record is None else [(int(first), int(end)) for first, end in json.loads(record)]
 
 
 class DiskStore(DiskReading):
@@ -92,7 +88,7 @@ class DiskStore(DiskReading):
     ) -> None:
         self._folder = MessagesFolder(path, id, create)
         try:
-            shelf = Shelf(self._folder.database, cache // 2, self._folder.is_new)
+            shelf = _opened(self._folder, cache // 2)
         except BaseException:
             self._folder.release()
             raise
@@ -404,3 +400,10 @@ class DiskStore(DiskReading):
             self._shelf.close()
         finally:
             self._folder.release()
+
+
+def _opened(folder: MessagesFolder, cache: int) -> Shelf:
+    try:
+        return Shelf(folder.database, cache, folder.is_new)
+    except DamagedLog as error:
+        raise damaged(folder.database) from error

@@ -32,17 +32,20 @@ from headwater.store.block import Summary, TopicExtent
 from headwater.store.block_reader import BlockReader
 from headwater.store.chunk import Chunk, Indices
 from headwater.store.disk_reading import DiskReading
-from headwater.store.disk_store import CACHE, LOST, NEXT, lost_ranges
+from headwater.store.disk_store import CACHE
 from headwater.store.page import decode
 from headwater.store.query import Query
 from headwater.store.shelf import (
     BLOCK,
     EXTENT,
     LOG,
+    LOST,
+    NEXT,
     READER,
     TOPIC,
     Before,
     FollowedShelf,
+    lost_ranges,
     position_in,
     position_key,
     topic_in,

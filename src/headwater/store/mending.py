@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from headwater.disk.errors import StorageError
-from headwater.disk.repair import Damage, examine, salvage
+from headwater.disk.repair import Damage, DamagedLog, examine, salvage
 from headwater.disk.wal import Batch, Change, changes_of
 from headwater.store.block import Summary, TopicExtent, sealed
 from headwater.store.chunk import Chunk
-from headwater.store.disk_store import LOST, NEXT, lost_ranges
 from headwater.store.messages_folder import MessagesFolder
 from headwater.store.page import decode, rows_in
 from headwater.store.shelf import (
@@ -33,8 +32,11 @@ from headwater.store.shelf import (
     EXTENT,
     INDEX,
     LOG,
+    LOST,
+    NEXT,
     TOPIC,
     Shelf,
+    lost_ranges,
     page_key,
     page_place,
     position_in,
@@ -113,6 +115,12 @@ def examine_messages(database: Path) -> tuple[list[Damage], str]:
     lost = LostPositions()
     damages = examine(database, lost.see)
     return damages, str(lost)
+
+
+def damaged(database: Path) -> DamagedLog:
+    """Of a log that is damaged in the middle, with which messages are lost."""
+    damages, lost = examine_messages(database)
+    return DamagedLog(database, [each for each in damages if each.batches], f"lost: {lost}" if lost else "")
 
 
 def repair_messages(path: Path, kept: Path) -> Mended:

@@ -13,12 +13,12 @@ their files from level to level without reading them. They are compressed alread
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headwater.disk.repair import DamagedLog
 from headwater.disk.rocks import (
     RocksKeys,
     explained,
@@ -44,11 +44,20 @@ INDEX: Final = b"i"
 EXTENT: Final = b"x"
 READER: Final = b"r"
 
+NEXT: Final = META + b"next"
+LOST: Final = META + b"lost"
+"""Positions that damage has taken: JSON, a list of the first and the one behind the last of each range (mending.py)."""
+
 _POSITION: Final = struct.Struct(">Q")
 _TOPIC: Final = struct.Struct(">I")
 _PAGE: Final = struct.Struct(">QI")
 
 Records = list[tuple[bytes, bytes]]
+
+
+def lost_ranges(record: bytes | None) -> list[tuple[int, int]]:
+    """What a record of LOST says."""
+    return [] if record is None else [(int(first), int(end)) for first, end in json.loads(record)]
 
 
 def position_key(kind: bytes, position: int) -> bytes:
@@ -85,15 +94,7 @@ class Shelf(RocksKeys):
     def __init__(self, path: Path, cache: int, create: bool, *, repaired: bool = False) -> None:
         options = rocks_options(write_buffer=BUFFER, cache=cache // 4)
         pages = rocks_options(write_buffer=BUFFER, cache=cache - cache // 4, compression="none")
-        try:
-            db = open_rocks(path, create, options, {PAGES: pages}, repaired=repaired)
-        except DamagedLog as error:
-            from headwater.store.mending import examine_messages  # only now: it knows all of a store
-
-            damages, lost = examine_messages(path)
-            meaning = f"lost: {lost}" if lost else ""
-            raise DamagedLog(path, [each for each in damages if each.batches], meaning) from error
-        super().__init__(path, db)
+        super().__init__(path, open_rocks(path, create, options, {PAGES: pages}, repaired=repaired))
         self._pages = self._db.get_column_family(PAGES)
         self._handle: ColumnFamily | None = self._db.get_column_family_handle(PAGES)
 

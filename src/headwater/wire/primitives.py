@@ -16,6 +16,8 @@ VARINT_MAX: Final = 268_435_455
 
 UINT16_MAX: Final = 0xFFFF
 UINT32_MAX: Final = 0xFFFF_FFFF
+FOR_EVER: Final = UINT32_MAX
+"""Seconds of a session expiry that never comes."""
 
 
 ANY_NUMBER: Final = 1 << 30

@@ -15,9 +15,9 @@ from tests.pipeline.decoding.bronze import bronze, rows
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"filtr": "a"}, "unknown setting of a rule with decoder 'auto': 'filtr'; did you mean 'filter'?"),
-        ({"mode": "variant"}, "unknown setting of a rule with decoder 'auto': 'mode'"),
-        ({"decoder": "jason"}, "unknown decoder: 'jason'; did you mean 'json'?"),
+        ({"filtr": "a"}, "unknown setting 'filtr' of a rule with decoder 'auto'; did you mean 'filter'?"),
+        ({"mode": "variant"}, "unknown setting 'mode' of a rule with decoder 'auto'"),
+        ({"decoder": "jason"}, "unknown decoder 'jason'; did you mean 'json'?"),
         ({"decoder": "x"}, "there are auto, raw, text, number, json, cbor, or module:function"),
         ({"decoder": 5}, "decoder is the name of one, not 5"),
         ({"decoder": "no.such.module:f"}, "cannot be imported: ModuleNotFoundError"),
@@ -30,11 +30,11 @@ from tests.pipeline.decoding.bronze import bronze, rows
         ({"decoder": "json", "fields": ["a"]}, "fields is a table of paths and types, not ['a']"),
         (
             {"decoder": "json", "fields": {"a": "float"}},
-            "field 'a': there is no type 'float' for a field; there are double",
+            "field 'a': unknown type 'float'; there are double",
         ),
         ({"decoder": "json", "fields": {"a..b": "double"}}, "'a..b' is no path"),
         ({"decoder": "json", "fields": {"a.b": "double", "A_B": "double"}}, "'a.b' and 'A_B' are both column 'a_b'"),
-        ({"decoder": "json", "time": "ts", "unit": "sec"}, "unknown unit: 'sec'"),
+        ({"decoder": "json", "time": "ts", "unit": "sec"}, "unknown unit 'sec'"),
         ({"decoder": "json", "unit": "ms"}, "say by `time` where it is"),
         ({"decoder": "json", "time": 5}, "time is a path such as data.temp, not 5"),
         ({"decoder": "json", "value": ""}, "value: '' is no path"),
@@ -47,7 +47,7 @@ from tests.pipeline.decoding.bronze import bronze, rows
         ({"device": "{1"}, "is no name such as"),
         ({"device": ""}, "is no name such as"),
         ({"metric": "$.a"}, "$.a is for the decoders json and cbor, and here is 'auto'"),
-        ({"decoder": "json", "options": {}}, "unknown setting of a rule with decoder 'json': 'options'"),
+        ({"decoder": "json", "options": {}}, "unknown setting 'options' of a rule with decoder 'json'"),
     ],
 )
 def test_errors_name_the_rule_and_what_to_do(settings: dict[str, Any], words: str) -> None:

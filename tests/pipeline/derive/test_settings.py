@@ -32,7 +32,7 @@ def test_what_is_not_named_has_its_default() -> None:
         ({"jump_absolute": -5.0}, "jump_absolute is -5.0; it has to be more than 0, or None"),
         ({"clock_ahead": -1}, "clock_ahead is -1; it has to be 0 seconds or more"),
         ({"clock_behind": 1499}, "clock_behind is 1499; it has to be at least window + lateness (1500)"),
-        ({"windows": 60, "gaps": 1}, "there is no setting 'gaps', 'windows'; there are window, lateness, gap"),
+        ({"windows": 60, "gaps": 1}, "unknown setting 'windows' of [deriving]; did you mean 'window'?"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_it_has_to_be(given: dict[str, Any], said: str) -> None:

@@ -10,6 +10,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from headwater.pipeline.lake.files import WrittenFile, write_files
+from headwater.store.arrow import record_batch
+from headwater.store.chunk import Chunk
+from headwater.store.entry import Entry, microseconds
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 DAY = date(2026, 1, 31)
@@ -26,26 +29,18 @@ def rows(store: str, first: int, last: int, **more: Any) -> pa.RecordBatch:
 
 
 def messages(store: str, first: int, last: int, day: date = DAY) -> pa.RecordBatch:
-    """Rows of bronze."""
-    count = last - first + 1
-    moments = [NOON + timedelta(seconds=position) for position in range(first, last + 1)]
-    times = pa.array(moments, pa.timestamp("us", "UTC"))
-    return pa.RecordBatch.from_pydict(
-        {
-            "store": [store] * count,
-            "position": pa.array(range(first, last + 1), pa.int64()),
-            "topic": [f"a/{position % 3}" for position in range(first, last + 1)],
-            "payload": [b"\x00\xff"] * count,
-            "qos": pa.array([1] * count, pa.int8()),
-            "retain": [False] * count,
-            "publisher": ["device"] * count,
-            "time": times,
-            "arrival": times,
-            "value": pa.array([None] * count, pa.float64()),
-            "properties": pa.array([None] * count, pa.string()),
-            "day": pa.array([day] * count, pa.date32()),
-        }
-    )
+    """Rows of bronze, as a store has them."""
+    entries = []
+    for position in range(first, last + 1):
+        moment = microseconds(NOON + timedelta(seconds=position))
+        entries.append(Entry(position, f"a/{position % 3}", b"\x00\xff", 1, False, "device", moment, moment, None))
+    batch = record_batch(Chunk.of(entries))
+    columns = {
+        name: column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+    days = pa.array([day] * len(entries), pa.date32())
+    return pa.RecordBatch.from_pydict({"store": [store] * len(entries), **columns, "day": days})
 
 
 def written(folder: Path, *batches: pa.RecordBatch, partition: str | None = None) -> list[WrittenFile]:

@@ -294,7 +294,7 @@ def test_other_settings_reach_tables_that_are_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"keep_loq": 1}, "there is no setting 'keep_loq'"),
+        ({"keep_loq": 1}, "unknown setting 'keep_loq' of .upkeep.; did you mean 'keep_log'"),
         ({"keep_log": 60}, "keep_replaced is 3600.0; it has to be from 0 to keep_log seconds"),
         ({"few_files": 1}, "few_files is 1; it has to be at least 2"),
         ({"file_size": 1.5}, "file_size is 1.5; it has to be a whole number"),

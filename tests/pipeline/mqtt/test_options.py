@@ -25,8 +25,8 @@ def test_names_have_no_case_and_values_their_kinds() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"topcs": "a"}, "there is no option topcs; did you mean topics?"),
-        ({"nonsense": "a"}, "there is no option nonsense; there are broker, username"),
+        ({"topcs": "a"}, "unknown option 'topcs' of format('mqtt'); did you mean 'topics'?"),
+        ({"nonsense": "a"}, "unknown option 'nonsense' of format('mqtt'); there are broker, username"),
         ({"qos": "3"}, "option qos: a whole number, at least 0 and at most 2, not '3'"),
         ({"qos": "high"}, "option qos: a whole number"),
         ({"receiveMaximum": "65536"}, "at most 65,535"),
@@ -97,7 +97,7 @@ def test_spoolers_differ_by_what_concerns_them() -> None:
 def test_a_writer_takes_what_spark_adds_and_nothing_else() -> None:
     given = {"broker": "mqtt://localhost", "checkpointlocation": "/tmp/c", "queryname": "q"}
     assert WriteOptions.of(given, OF_SPARK).qos == 1
-    with pytest.raises(BadOption, match="did you mean inflight"):
+    with pytest.raises(BadOption, match="did you mean 'inflight'"):
         WriteOptions.of({**given, "inflght": "1"}, OF_SPARK)
     with pytest.raises(BadOption, match="without wildcards"):
         WriteOptions.of({**given, "topic": "a/#"}, OF_SPARK)

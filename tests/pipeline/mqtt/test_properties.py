@@ -40,7 +40,7 @@ def test_user_properties_may_be_an_object() -> None:
     ("json", "said"),
     [
         ("[1]", "a JSON object"),
-        ('{"colour": 1}', "there is no property 'colour'; there are content_type"),
+        ('{"colour": 1}', "unknown property 'colour'; there are content_type"),
         ('{"user": [["a"]]}', "a list of pairs"),
         ('{"user": "a"}', "a list of pairs"),
         ('{"content_type": 5}', "content_type is text, not 5"),

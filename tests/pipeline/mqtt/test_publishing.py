@@ -132,7 +132,7 @@ def test_a_task_that_fails_in_the_middle_has_noted_what_was_acknowledged(broker:
         ({"topic": ["a/#"], "payload": ["x"]}, "no topic to publish to"),
         ({"topic": ["a"], "payload": ["x"], "qos": [3]}, "QoS of a row for 'a' is 3"),
         ({"topic": ["a"], "payload": ["x"], "properties": ["{"]}, "properties of a row for 'a'"),
-        ({"topic": ["a"], "payload": ["x"], "properties": ['{"colour": 1}']}, "there is no property 'colour'"),
+        ({"topic": ["a"], "payload": ["x"], "properties": ['{"colour": 1}']}, "unknown property 'colour'"),
     ],
 )
 def test_a_row_that_can_be_no_message_is_named(columns: dict[str, list[Any]], said: str) -> None:

@@ -115,7 +115,7 @@ def test_rows_of_a_batch_are_published_and_a_named_run_once(broker: int, spark: 
 
 def test_what_is_wrong_is_said_at_once(broker: int, spark: SparkSession, tmp_path: Path) -> None:
     given = source(broker, tmp_path / "spool")
-    with pytest.raises(AnalysisException, match="did you mean topics"):
+    with pytest.raises(AnalysisException, match="did you mean 'topics'"):
         spark.readStream.format("mqtt").options(**given, topcs="a").load()
     with pytest.raises(AnalysisException, match=r"use spark\.readStream"):
         spark.read.format("mqtt").options(**given).load().collect()

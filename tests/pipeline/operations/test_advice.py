@@ -224,6 +224,6 @@ def test_settings_that_cannot_be(name: str, value: object, said: str) -> None:
 
 
 def test_settings_that_are_not_there() -> None:
-    with pytest.raises(ValueError, match="there is no setting 'colour'; there are life"):
+    with pytest.raises(ValueError, match=r"unknown setting 'colour' of \[advising\]; there are life"):
         Settings.from_settings({"colour": "red"})
     assert Settings.from_settings({"parts": 3}).parts == 3

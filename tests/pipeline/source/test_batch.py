@@ -155,7 +155,7 @@ def test_only_the_columns_of_the_users_schema(one: Served) -> None:
 @pytest.mark.parametrize(
     ("column", "said"),
     [
-        (("positoin", LongType()), "has no column 'positoin'; there are store, position, topic"),
+        (("positoin", LongType()), "unknown column 'positoin' of format('headwater'); did you mean 'position'?"),
         (("position", StringType()), "'position' is bigint, not string; cast it later"),
     ],
 )

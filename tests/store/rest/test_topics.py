@@ -83,7 +83,7 @@ def test_topics_come_in_pages(served: Served) -> None:
         ({"filter": "a#"}, "'#' must stand alone"),
         ({"limit": 0}, "limit"),
         ({"limit": 10_001}, "limit"),
-        ({"topic": "a"}, "no parameter"),
+        ({"topic": "a"}, "unknown parameter 'topic'"),
     ],
 )
 def test_wrong_parameters(quick: Served, asked: dict[str, Any], reason: str) -> None:
@@ -190,7 +190,7 @@ def test_a_topic_that_is_not_stored(quick: Served) -> None:
         ({"retain": "perhaps"}, {}, "retain"),
         ({"expiry": 0}, {}, "expiry"),
         ({"expiry": 2**32}, {}, "expiry"),
-        ({"dup": 1}, {}, "no parameter 'dup'"),
+        ({"dup": 1}, {}, "unknown parameter 'dup'"),
         ({}, {"Headwater-User-Property": "no sign"}, "name=value"),
         ({}, {"Headwater-User-Property": b"a=\xff"}, "not in UTF-8"),
         ({}, {"Content-Type": b"\xff"}, "not in UTF-8"),

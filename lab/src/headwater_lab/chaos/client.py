@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headwater.wire.packets import V5, V311, Connack, Connect, Disconnect, Packet, Pingreq, Pingresp, Properties, Will
+from headwater.wire.primitives import FOR_EVER
 from headwater.wire.reasons import DISCONNECT_WITH_WILL, SERVER_SHUTTING_DOWN
 from headwater_lab.chaos.connection import Connection
 from headwater_lab.chaos.history import Connected, Connecting, Disconnected, Event, Leaving, Oddity
@@ -14,7 +15,6 @@ from headwater_lab.chaos.history import Connected, Connecting, Disconnected, Eve
 if TYPE_CHECKING:
     from headwater_lab.chaos.world import World
 
-FOR_EVER: Final = 0xFFFFFFFF
 RETRY: Final = 0.02
 
 

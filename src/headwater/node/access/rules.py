@@ -25,7 +25,14 @@ from typing import Final, NamedTuple
 
 from headwater.node.access.errors import AccessError
 from headwater.node.access.filters import covers, overlap
-from headwater.routing.topics import InvalidTopicFilter, check_filter, has_wildcard, is_guarded, levels_match
+from headwater.routing.topics import (
+    ANY_LEVELS,
+    InvalidTopicFilter,
+    check_filter,
+    has_wildcard,
+    is_guarded,
+    levels_match,
+)
 from headwater.session.rights import PUBLISH, RECEIVE, SUBSCRIBE, Remembered, Rights
 
 ALL: Final = PUBLISH | SUBSCRIBE | RECEIVE
@@ -133,7 +140,7 @@ def _rule(rest: str, pattern: bool, where: str) -> Rule:
     if word not in WORDS:
         raise AccessError(f"{where}: {word!r} is none of {', '.join(WORDS)}")
     try:
-        check_filter(filter, 65535)
+        check_filter(filter, ANY_LEVELS)
     except InvalidTopicFilter as error:
         raise AccessError(f"{where}: {error}") from error
     return deny(filter, pattern) if word == "deny" else Rule(filter, WORDS[word], False, pattern)

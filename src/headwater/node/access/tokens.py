@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from headwater.node.access.errors import AccessError, read_text
 from headwater.node.access.rules import Rule
 from headwater.node.access.settings import AccessSettings
-from headwater.routing.topics import InvalidTopicFilter, check_filter
+from headwater.routing.topics import ANY_LEVELS, InvalidTopicFilter, check_filter
 from headwater.session.rights import PUBLISH, RECEIVE, SUBSCRIBE
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _rules(claim: Any) -> list[Rule]:
             raise TokenError("its rules are not lists of filters")
         for filter in filters:
             try:
-                check_filter(filter if isinstance(filter, str) else "", 65535)
+                check_filter(filter if isinstance(filter, str) else "", ANY_LEVELS)
             except InvalidTopicFilter as error:
                 raise TokenError("one of its rules is not a topic filter") from error
             rules.append(Rule(filter, actions, False, True))

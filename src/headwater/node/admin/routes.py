@@ -22,6 +22,7 @@ from headwater.node.bridge.view import BridgeView
 from headwater.node.group_view import GroupView
 from headwater.node.statistics import Statistics
 from headwater.node.tracing import TooManyTraces
+from headwater.wire.primitives import UINT16_MAX, UINT32_MAX
 from headwater.wire.reasons import ADMINISTRATIVE_ACTION
 
 NDJSON = "application/x-ndjson"
@@ -56,8 +57,8 @@ routes = APIRouter(
 TheReach = Annotated[Reach, Depends(reach_of)]
 Limit = Annotated[int, Query(ge=1, le=views.MOST_ITEMS, description="Most items on the page.")]
 Offset = Annotated[int, Query(ge=0, le=1 << 31, description="`next` of the page before.")]
-ClientId = Annotated[str, Path(min_length=1, max_length=65535)]
-Topic = Annotated[str, Query(min_length=1, max_length=65535, description="A topic name.")]
+ClientId = Annotated[str, Path(min_length=1, max_length=UINT16_MAX)]
+Topic = Annotated[str, Query(min_length=1, max_length=UINT16_MAX, description="A topic name.")]
 
 
 def as_json(page: bytes) -> Response:
@@ -96,11 +97,11 @@ class Order(BaseModel):
 
 
 class Kick(Order):
-    client_id: str = Field(min_length=1, max_length=65535)
+    client_id: str = Field(min_length=1, max_length=UINT16_MAX)
     reason: int = Field(
         default=ADMINISTRATIVE_ACTION, ge=0x80, le=0xFF, description="The reason code that a 5.0 client is told."
     )
-    server_reference: str | None = Field(default=None, max_length=65535, description="Where it is to go instead.")
+    server_reference: str | None = Field(default=None, max_length=UINT16_MAX, description="Where it is to go instead.")
 
 
 @routes.post("/kick", status_code=204, response_model=None, responses=NOT_FOUND)
@@ -115,8 +116,8 @@ BanKind = Literal["address", "user", "client"]
 
 class BanOrder(Order):
     kind: BanKind
-    value: str = Field(min_length=1, max_length=65535, description="An IP address, a user name or a client id.")
-    seconds: float | None = Field(default=None, gt=0, le=0xFFFFFFFF, description="Without it, until it is lifted.")
+    value: str = Field(min_length=1, max_length=UINT16_MAX, description="An IP address, a user name or a client id.")
+    seconds: float | None = Field(default=None, gt=0, le=UINT32_MAX, description="Without it, until it is lifted.")
     reason: str = Field(default="by the admin API", max_length=200, description="For those who read the list.")
 
 
@@ -134,7 +135,7 @@ async def ban(reach: TheReach, order: BanOrder) -> views.BanView:
 
 @routes.delete("/bans", status_code=204, response_model=None, responses=NOT_FOUND)
 async def lift_ban(
-    reach: TheReach, kind: BanKind, value: Annotated[str, Query(min_length=1, max_length=65535)]
+    reach: TheReach, kind: BanKind, value: Annotated[str, Query(min_length=1, max_length=UINT16_MAX)]
 ) -> None:
     if not await reach.ask("lift_ban", kind=kind, value=value):
         raise HTTPException(404, "there is no such ban")
@@ -166,7 +167,7 @@ async def end_session(reach: TheReach, client_id: ClientId) -> None:
 @routes.get("/subscriptions", response_model=views.SubscriptionPage)
 async def list_subscriptions(
     reach: TheReach,
-    client_id: Annotated[str | None, Query(max_length=65535, description="Only this client's.")] = None,
+    client_id: Annotated[str | None, Query(max_length=UINT16_MAX, description="Only this client's.")] = None,
     after: Annotated[str, Query(pattern=r"^[0-9]{1,9}:[0-9]{1,9}$", description="`next` of the page before.")] = "0:0",
     limit: Limit = 100,
 ) -> Response:
@@ -223,7 +224,7 @@ async def list_advice(reach: TheReach) -> list[Advice]:
 
 
 class Choice(Order):
-    pattern: str = Field(max_length=65535, description="Of groups, such as `$share/+/jobs/#`.")
+    pattern: str = Field(max_length=UINT16_MAX, description="Of groups, such as `$share/+/jobs/#`.")
     dispatcher: str = Field(max_length=100)
 
 
@@ -246,7 +247,7 @@ async def use_dispatcher(reach: TheReach, choice: Choice) -> Changed:
 @routes.get("/retained", response_model=views.Page[views.RetainedView])
 async def list_retained(
     reach: TheReach,
-    filter: Annotated[str, Query(min_length=1, max_length=65535, description="A topic filter.")] = "#",
+    filter: Annotated[str, Query(min_length=1, max_length=UINT16_MAX, description="A topic filter.")] = "#",
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Response:
@@ -273,14 +274,14 @@ async def delete_retained(reach: TheReach, topic: Topic) -> None:
 
 
 class Publication(Order):
-    topic: str = Field(min_length=1, max_length=65535)
+    topic: str = Field(min_length=1, max_length=UINT16_MAX)
     payload: str = Field(default="", description="Text; for other bytes there is `payload_base64`.")
     payload_base64: str | None = None
     qos: int = Field(default=0, ge=0, le=2)
     retain: bool = False
-    expiry: float | None = Field(default=None, gt=0, le=0xFFFFFFFF, description="Seconds.")
-    content_type: str | None = Field(default=None, max_length=65535)
-    response_topic: str | None = Field(default=None, max_length=65535)
+    expiry: float | None = Field(default=None, gt=0, le=UINT32_MAX, description="Seconds.")
+    content_type: str | None = Field(default=None, max_length=UINT16_MAX)
+    response_topic: str | None = Field(default=None, max_length=UINT16_MAX)
     user_properties: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default=[], max_length=100)
 
 
@@ -308,7 +309,7 @@ def _payload(publication: Publication) -> bytes:
 def _check_texts(publication: Publication) -> None:
     texts = [publication.topic, publication.content_type or "", publication.response_topic or ""]
     for text in (*texts, *(part for pair in publication.user_properties for part in pair)):
-        if len(text.encode()) > 65535 or "\0" in text:
+        if len(text.encode()) > UINT16_MAX or "\0" in text:
             raise ValueError("a text is longer than 65,535 bytes, or has a null character in it")
 
 
@@ -316,7 +317,7 @@ def _check_texts(publication: Publication) -> None:
 
 
 class TraceOrder(Order):
-    client_id: str = Field(min_length=1, max_length=65535)
+    client_id: str = Field(min_length=1, max_length=UINT16_MAX)
     seconds: float = Field(default=60.0, gt=0, le=3600)
     packets: int = Field(default=1000, ge=1, le=100_000, description="It ends after so many.")
     to: Literal["response", "log"] = Field(default="response", description="Where the packets are written.")

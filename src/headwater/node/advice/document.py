@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from headwater.routing.topics import InvalidTopicFilter, check_filter, split_shared
+from headwater.routing.topics import USUAL_LEVELS, InvalidTopicFilter, check_filter, split_shared
 
 PREFIX: Final = "$headwater/advice/"
 VERSION: Final = 1
@@ -39,7 +39,6 @@ LEAST_WEIGHT: Final = 0.01
 HIGHEST_WEIGHT: Final = 100.0
 MOST_PARTS: Final = 64
 MOST_FILTERS: Final = 1000
-MOST_LEVELS: Final = 128
 
 WEIGHTS: Final = "weights"
 SPLIT: Final = "split"
@@ -167,7 +166,7 @@ def _read_weights(subject: str, found: object) -> dict[str, float]:
 def _check_group(subject: str) -> None:
     try:
         share, filter = split_shared(subject)
-        check_filter(filter, MOST_LEVELS)
+        check_filter(filter, USUAL_LEVELS)
     except InvalidTopicFilter as error:
         raise BadAdvice(f"its subject is no shared group: {error}") from None
     if share is None:
@@ -186,7 +185,7 @@ def _read_parts(subject: str, found: object) -> tuple[tuple[str, ...], ...]:
                 raise BadAdvice(f"a filter is there twice, or there are more than {MOST_FILTERS}")
             seen.add(filter)
             try:
-                check_filter(filter, MOST_LEVELS)
+                check_filter(filter, USUAL_LEVELS)
             except InvalidTopicFilter as error:
                 raise BadAdvice(str(error)) from None
     return tuple(tuple(part) for part in found)

@@ -29,11 +29,11 @@ from headwater.node.bridge.pump import Pump, Way
 from headwater.node.bridge.view import Figures
 from headwater.node.server import Server
 from headwater.wire.packets import V5, V311, Properties, SubscribeRequest
+from headwater.wire.primitives import FOR_EVER
 from headwater.wire.reasons import UNSPECIFIED_ERROR
 
 log: Final = logging.getLogger("headwater.bridge")
 
-FOR_EVER: Final = 0xFFFFFFFF
 NO_RETAINED: Final = 2
 RETAINED_IF_NEW: Final = 1
 ALL_RETAINED: Final = 0

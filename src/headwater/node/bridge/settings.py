@@ -9,13 +9,20 @@ from typing import Literal, NamedTuple, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from headwater.node.settings import Settings
-from headwater.routing.topics import InvalidTopicFilter, InvalidTopicName, check_filter, check_name, has_wildcard
+from headwater.routing.topics import (
+    ANY_LEVELS,
+    InvalidTopicFilter,
+    InvalidTopicName,
+    check_filter,
+    check_name,
+    has_wildcard,
+)
+from headwater.wire.primitives import FOR_EVER, UINT16_MAX
 
 PORTS = {False: 1883, True: 8883}
 """Without and with TLS."""
 WEB_PORTS = {False: 80, True: 443}
 ADDRESS = re.compile(r"(?:\[([^][/\s]+)]|([^][:/\s]+))(?::(.*))?")
-MOST_LEVELS = 65535
 
 
 class Place(NamedTuple):
@@ -97,7 +104,7 @@ def _check_side(side: str, prefix: str, filter: str) -> None:
     if whole.startswith("$share/"):
         raise ValueError("a bridge cannot have shared subscriptions")
     try:
-        check_filter(whole, MOST_LEVELS)
+        check_filter(whole, ANY_LEVELS)
     except InvalidTopicFilter as error:
         slash = ", so a `/` may be missing at the prefix's end" if prefix and not prefix.endswith("/") else ""
         raise ValueError(f"the {side} filter would be {whole!r}, and {error}{slash}") from None
@@ -133,16 +140,18 @@ class BridgeSettings(Settings):
     password_file: str = Field(
         default="", description="A file with the password, instead of `password`; read again on SIGHUP."
     )
-    keep_alive: int = Field(default=60, ge=1, le=65535, description="Seconds of silence before the remote is pinged.")
+    keep_alive: int = Field(
+        default=60, ge=1, le=UINT16_MAX, description="Seconds of silence before the remote is pinged."
+    )
     clean_start: bool = Field(
         default=False,
         description="Whether to begin anew with every connection. If not, each side keeps for the bridge what comes "
         "with QoS 1 and 2 while it is down.",
     )
     session_expiry: int = Field(
-        default=0xFFFFFFFF,
+        default=FOR_EVER,
         ge=0,
-        le=0xFFFFFFFF,
+        le=FOR_EVER,
         description="Seconds that the remote keeps our session while the bridge is down (5.0); 4294967295: for ever.",
     )
     reconnect_first: float = Field(
@@ -154,7 +163,7 @@ class BridgeSettings(Settings):
     max_inflight: int = Field(
         default=100,
         ge=1,
-        le=65535,
+        le=UINT16_MAX,
         description="Messages of QoS 1 and 2 that are under way at a time in each direction; the others wait in the "
         "session of the side that they come from.",
     )
@@ -208,7 +217,7 @@ class BridgeSettings(Settings):
     def _topic_is_a_topic(cls, topic: str) -> str:
         if topic:
             try:
-                check_name(topic, MOST_LEVELS)
+                check_name(topic, ANY_LEVELS)
             except InvalidTopicName as error:
                 raise ValueError(str(error)) from None
         return topic

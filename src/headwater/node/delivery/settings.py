@@ -7,10 +7,9 @@ from typing import Final, Literal
 from pydantic import Field, field_validator
 
 from headwater.node.settings import Settings
-from headwater.routing.topics import InvalidTopicFilter, check_filter
+from headwater.routing.topics import ANY_LEVELS, InvalidTopicFilter, check_filter
 
 MIB: Final = 1024 * 1024
-MOST_LEVELS: Final = 65535
 
 
 class StoreSettings(Settings):
@@ -80,7 +79,7 @@ class StoreSettings(Settings):
     def _filters_are_filters(cls, filters: list[str]) -> list[str]:
         for filter in filters:
             try:
-                check_filter(filter, MOST_LEVELS)
+                check_filter(filter, ANY_LEVELS)
             except InvalidTopicFilter as error:
                 raise ValueError(f"{filter!r} is no topic filter: {error}") from None
         return filters

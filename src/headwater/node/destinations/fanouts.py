@@ -17,7 +17,7 @@ from typing import Final
 from headwater.node.destinations.destination import Destination, Fanout, Source, StoreDestination
 from headwater.node.destinations.local import LocalRoutes
 from headwater.routing.feed import RouteListener
-from headwater.routing.topics import InvalidTopicName, check_name, has_wildcard
+from headwater.routing.topics import ANY_LEVELS, LONGEST_TOPIC, InvalidTopicName, check_name, has_wildcard
 from headwater.session.rights import Rights
 
 MAX_CACHED_TOPICS: Final = 65536
@@ -34,8 +34,8 @@ class Fanouts(RouteListener):
         self.local = local
         self.sources: list[Source] = [local]
         self.store: StoreDestination | None = None
-        self.max_topic_length = 65535
-        self.max_topic_levels = 65535
+        self.max_topic_length = LONGEST_TOPIC
+        self.max_topic_levels = ANY_LEVELS
         self.topics: dict[bytes, Fanout] = {}
         """What is here may be published to by clients, if their rights allow it."""
         self.older_topics: dict[bytes, Fanout] = {}

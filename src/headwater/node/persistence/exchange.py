@@ -17,11 +17,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headwater.message import NEVER, Message
-from headwater.routing.topics import check_filter, check_name, split_shared
+from headwater.routing.topics import ANY_LEVELS, check_filter, check_name, split_shared
+from headwater.wire.primitives import FOR_EVER, UINT16_MAX
 
 FORMAT: Final = "headwater-export"
-FOR_EVER: Final = 0xFFFFFFFF
-LEVELS: Final = 65536
 """As many as a topic can have; what a broker's setting allows is its own matter."""
 
 
@@ -34,19 +33,19 @@ def _unicode(value: str) -> str:
 
 
 def _text(value: str) -> str:
-    if len(_unicode(value).encode()) > 65535 or "\0" in value:
+    if len(_unicode(value).encode()) > UINT16_MAX or "\0" in value:
         raise ValueError("is longer than 65,535 bytes, or has a null character in it")
     return value
 
 
 def _topic(value: str) -> str:
-    check_name(value, LEVELS)
+    check_name(value, ANY_LEVELS)
     return value
 
 
 def _filter(value: str) -> str:
     share, filter = split_shared(value)
-    check_filter(filter if share is not None else value, LEVELS)
+    check_filter(filter if share is not None else value, ANY_LEVELS)
     return value
 
 
@@ -60,7 +59,7 @@ Topic = Annotated[str, AfterValidator(_text), AfterValidator(_topic)]
 Filter = Annotated[str, AfterValidator(_text), AfterValidator(_filter)]
 Base64 = Annotated[str, AfterValidator(_base64)]
 QoS = Annotated[int, Field(ge=0, le=2)]
-PacketId = Annotated[int, Field(ge=1, le=65535)]
+PacketId = Annotated[int, Field(ge=1, le=UINT16_MAX)]
 Seconds = Annotated[int, Field(ge=0, le=FOR_EVER)]
 Time = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]

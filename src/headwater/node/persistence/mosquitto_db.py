@@ -33,12 +33,12 @@ from typing import Any, Final, NamedTuple
 
 from headwater.disk.errors import StorageError
 from headwater.message import NEVER, Message
-from headwater.node.persistence.exchange import FOR_EVER, FORMAT, content_of
+from headwater.node.persistence.exchange import FORMAT, content_of
 from headwater.node.persistence.schema import SCHEMA
 from headwater.routing.topics import is_reserved, matches, split_shared
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import PUBLISH, Properties
-from headwater.wire.primitives import Reader
+from headwater.wire.primitives import FOR_EVER, Reader
 from headwater.wire.properties import decode_properties
 
 MAGIC: Final = b"\x00\xb5\x00mosquitto db"

@@ -41,8 +41,7 @@ from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.session.waiting import Waiting
 from headwater.wire.errors import RemoteProtocolError
-
-FOR_EVER = 0xFFFFFFFF
+from headwater.wire.primitives import FOR_EVER
 
 
 class Recovered(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from headwater.node.settings import Settings
+from headwater.wire.primitives import UINT16_MAX
 
 ALL_ADDRESSES = "`*` for all, `0.0.0.0` for all IPv4"
 ID_PREFIX = "^([^$\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,63})?$"
@@ -78,7 +79,10 @@ class ListenerSettings(Settings):
         default=None, description="Highest QoS that clients of this listener may publish with; unset: as for all."
     )
     topic_alias_maximum: int | None = Field(
-        default=None, ge=0, le=65535, description="Topic aliases that a client may use towards us; unset: as for all."
+        default=None,
+        ge=0,
+        le=UINT16_MAX,
+        description="Topic aliases that a client may use towards us; unset: as for all.",
     )
     allow_empty_client_id: bool | None = Field(
         default=None, description="Whether clients without an id are given one; unset: as for all."

@@ -22,9 +22,9 @@ from headwater.pipeline.decoding.outcome import OWN, Messages, Outcome
 from headwater.pipeline.decoding.reading import sentence
 from headwater.pipeline.decoding.rules import Rules
 from headwater.pipeline.decoding.schemas import ARROW, QUARANTINED, arrow_schema
-from headwater.pipeline.tables import BRONZE, SILVER
+from headwater.pipeline.tables import BRONZE, QUARANTINE, SILVER
 
-NEEDED: Final = tuple(each for each in BRONZE.columns if each.name not in ("qos", "retain", "properties"))
+NEEDED: Final = tuple(each for each in BRONZE.columns if each.name in (*QUARANTINE.names, "value"))
 MICROSECONDS: Final = 1_000_000
 SEEN_BY_STORES: Final = 1 << 20
 """Bytes of a payload up to which a store looks for time and value (`store.extract`)."""

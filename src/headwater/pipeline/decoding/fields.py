@@ -18,6 +18,7 @@ from typing import Any, Final
 from headwater.pipeline.decoding.naming import LONGEST_COLUMN, column_name
 from headwater.pipeline.decoding.paths import Path, at, moment, number, path
 from headwater.pipeline.decoding.schemas import FURTHER
+from headwater.suggestion import unknown
 
 NOT_NULL: Final = " not null"
 DEEPEST_FIELD: Final = 5
@@ -43,7 +44,7 @@ class Field:
         words = " ".join(declared.lower().split())
         type = words.removesuffix(NOT_NULL)
         if type not in FURTHER:
-            raise ValueError(f"there is no type {declared!r} for a field; there are {', '.join(FURTHER)}")
+            raise ValueError(unknown("type", declared, FURTHER))
         names = path(where)
         return cls(names, column_name(names), type, type != words)
 

@@ -16,8 +16,7 @@ that say what to do:
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -31,9 +30,9 @@ from headwater.pipeline.decoding.naming import Naming
 from headwater.pipeline.decoding.outcome import Decoder
 from headwater.pipeline.decoding.paths import UNITS, path
 from headwater.pipeline.decoding.rowwise import Columns, Custom, Documents, Places
-from headwater.routing.topics import InvalidTopicFilter, check_filter, matches
+from headwater.routing.topics import LEVELS_ASKED, InvalidTopicFilter, check_filter, matches
+from headwater.suggestion import unknown
 
-MOST_LEVELS: Final = 1000
 MODES: Final = ("variant", "declared", "inferred")
 OF_ALL: Final = ("filter", "decoder", "device", "metric")
 OF_DOCUMENTS: Final = ("mode", "fields", "time", "unit", "value", "each")
@@ -105,7 +104,7 @@ def rule_of(settings: Mapping[str, Any]) -> Rule:
     known = KEYS.get(decoder, KEYS_OF_OTHERS)
     for key in settings:
         if key not in known:
-            raise SettingsError(_unknown(f"setting of a rule with decoder {decoder!r}", key, known))
+            raise SettingsError(unknown("setting", key, known, f" of a rule with decoder {decoder!r}"))
     device, metric = _naming(settings, "device"), _naming(settings, "metric")
     for naming in (device, metric):
         if naming is not None and naming.path and decoder not in ("json", "cbor"):
@@ -122,7 +121,7 @@ def _decoder(settings: Mapping[str, Any]) -> str:
     if name not in KEYS and ":" not in name:
         installed = plugins.names()
         if name not in installed:
-            raise SettingsError(_unknown("decoder", name, (*KEYS, *installed)) + ", or module:function")
+            raise SettingsError(unknown("decoder", name, (*KEYS, *installed)) + ", or module:function")
     return name
 
 
@@ -134,7 +133,7 @@ def _filters(settings: Mapping[str, Any]) -> tuple[str, ...]:
     for each in filters:
         if each.startswith("$share/"):
             raise SettingsError(f"filter {each!r}: a rule is for topics; leave $share and the group's name away")
-        _told(f"filter {each!r}", partial(check_filter, each, MOST_LEVELS))
+        _told(f"filter {each!r}", partial(check_filter, each, LEVELS_ASKED))
     return tuple(filters)
 
 
@@ -151,7 +150,7 @@ def _places(settings: Mapping[str, Any], device: Naming | None, metric: Naming |
             paths[key] = _told(key, partial(path, text))
     unit = settings.get("unit", "auto")
     if unit not in UNITS:
-        raise SettingsError(_unknown("unit", unit, tuple(UNITS)))
+        raise SettingsError(unknown("unit", str(unit), UNITS))
     if "unit" in settings and "time" not in paths:
         raise SettingsError("unit is that of a time; say by `time` where it is")
     return Places(unit=UNITS[unit], device=device, metric=metric, **paths)
@@ -161,7 +160,7 @@ def _columns(settings: Mapping[str, Any]) -> Columns:
     declared = _kind(settings, "fields", Mapping, "a table of paths and types") or {}
     mode = settings.get("mode", "declared" if declared else "variant")
     if mode not in MODES:
-        raise SettingsError(_unknown("mode", mode, MODES))
+        raise SettingsError(unknown("mode", str(mode), MODES))
     if (mode == "declared") != bool(declared):
         raise SettingsError(
             "mode 'declared' needs `fields`, such as { temp = \"double\" }"
@@ -190,10 +189,3 @@ def _told(what: str, make: Callable[[], Made]) -> Made:
         return make()
     except (InvalidTopicFilter, ValueError) as error:
         raise SettingsError(f"{what}: {error}") from error
-
-
-def _unknown(what: str, found: Any, known: Iterable[str]) -> str:
-    names = tuple(known)
-    close = difflib.get_close_matches(str(found), names, n=1)
-    meant = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
-    return f"unknown {what}: {found!r}; {meant}"

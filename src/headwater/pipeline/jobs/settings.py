@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import tomllib
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.source.settings import Settings as Source
 from headwater.pipeline.source.settings import read_settings
+from headwater.suggestion import unknown
 
 URL: Final = "http://localhost:8080"
 ON_CHANGE: Final = ("refuse", "remake")
@@ -119,8 +119,7 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
     known = [each.name for each in fields(Settings)]
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise SettingsError(f"there is no setting {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+            raise SettingsError(unknown("setting", name, known))
     values = dict(given)
     if "urls_file" in values:  # then only what is in it, unless there are `urls` as well
         values.setdefault("urls", ())

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from headwater.suggestion import check_known
+
 LATEST: Final = "latest"
 
 
@@ -51,10 +53,7 @@ class Keeping:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Keeping:
         """From names and values as a configuration has them; what is not named has its default."""
-        known = [each.name for each in fields(cls)]
-        unknown = sorted(set(settings) - set(known))
-        if unknown:
-            raise ValueError(f"there is no setting {', '.join(map(repr, unknown))}; there are {', '.join(known)}")
+        check_known("setting", settings, (each.name for each in fields(cls)), " of [upkeep]")
         return cls(**settings)
 
     def kept(self, table: str) -> float:

@@ -6,7 +6,6 @@ Names are compared without case, as everywhere in Spark. Needs the standard libr
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import re
@@ -19,6 +18,7 @@ from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from headwater.pipeline.options import FALSE, TRUE, OptionError
+from headwater.suggestion import unknown
 
 MOST_UNACKNOWLEDGED: Final = 65_535
 """By the protocol, of one connection."""
@@ -153,7 +153,8 @@ class BrokerOptions:
                 continue
             known = fields.get(name.lower())
             if known is None:
-                raise BadOption(_no_such(name, [each.metadata["name"] for each in fields.values()]))
+                names = [each.metadata["name"] for each in fields.values()]
+                raise BadOption(unknown("option", name, names, " of format('mqtt')"))
             values[known.name] = _parsed(known, value)
         for each in fields.values():
             if each.default is dataclasses.MISSING and each.name not in values:
@@ -202,7 +203,10 @@ class ReadOptions(BrokerOptions):
     positions: bool = _option("positions", "Columns `store` and `position`, from our brokers.", _flag, False)
     connections: int = _option("connections", "Members of the group that this query is.", _whole(1, 255), 1)
     receive_maximum: int = _option(
-        "receiveMaximum", "Unacknowledged messages for each connection.", _whole(1, MOST_UNACKNOWLEDGED), 65_535
+        "receiveMaximum",
+        "Unacknowledged messages for each connection.",
+        _whole(1, MOST_UNACKNOWLEDGED),
+        MOST_UNACKNOWLEDGED,
     )
     session_expiry: int = _option(
         "sessionExpiry", "Seconds that the broker keeps our session while we are away.", _whole(1, 2**32 - 1), 604_800
@@ -289,10 +293,3 @@ def _parsed(known: dataclasses.Field[Any], value: str) -> Any:
     except ValueError as error:
         shown = "" if name in SECRETS else f", not {value!r}"
         raise BadOption(f"option {name}: {error}{shown}") from None
-
-
-def _no_such(name: str, known: list[str]) -> str:
-    lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), lower, 1, 0.6)
-    hint = f"did you mean {lower[near[0]]}?" if near else f"there are {', '.join(known)}"
-    return f"there is no option {name}; {hint}"

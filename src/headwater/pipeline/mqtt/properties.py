@@ -13,6 +13,7 @@ import json
 from typing import Final
 
 from headwater.client import Properties
+from headwater.suggestion import check_known
 
 POSITION_PROPERTY: Final = "headwater-position"
 LONGEST_NUMBER: Final = 19
@@ -50,8 +51,7 @@ def from_json(text: str | None) -> Properties:
     fields = json.loads(text)
     if not isinstance(fields, dict):
         raise ValueError(f"properties are a JSON object, not {text[:40]}")
-    if unknown := [name for name in fields if name not in KNOWN]:
-        raise ValueError(f"there is no property {unknown[0]!r}; there are {', '.join(KNOWN)}")
+    check_known("property", fields, KNOWN)
     payload_format = fields.get("payload_format")
     return Properties(
         content_type=_text(fields, "content_type"),

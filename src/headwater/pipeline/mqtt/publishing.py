@@ -20,6 +20,7 @@ from headwater.client import Client, MqttError
 from headwater.pipeline.mqtt.ledger import NAME_BYTES, Ledger
 from headwater.pipeline.mqtt.options import WriteOptions
 from headwater.pipeline.mqtt.properties import from_json
+from headwater.routing.topics import LONGEST_TOPIC
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,7 +143,7 @@ def _row(topic: Any, payload: Any, qos: Any, retain: Any, properties: Any, *, op
     topic = topic if topic is not None else options.topic
     if not topic:
         raise BadRow("a row has no topic: fill the column topic, or give the option topic")
-    if set(topic) & {"+", "#", "\0"} or len(topic.encode()) > 65_535:
+    if set(topic) & {"+", "#", "\0"} or len(topic.encode()) > LONGEST_TOPIC:
         raise BadRow(f"{topic[:100]!r} is no topic to publish to: wildcards are for subscriptions")
     level = options.qos if qos is None else int(qos)
     if level not in (0, 1, 2):

@@ -39,6 +39,7 @@ from headwater.pipeline.mqtt.rows import COLUMNS, batches, ddl, names, shape
 from headwater.pipeline.mqtt.writer import MqttStreamWriter, MqttWriter
 from headwater.pipeline.options import OF_SPARK
 from headwater.pipeline.portable import Portable
+from headwater.suggestion import unknown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,8 +87,9 @@ def _checked(schema: StructType, options: ReadOptions) -> dict[str, bool]:
     known = names(options.positions)
     for each in schema.fields:
         if each.name not in known:
-            hint = ": positions=true" if each.name in COLUMNS else f"; there are {', '.join(known)}"
-            raise BadOption(f"there is no column {each.name}{hint}")
+            if each.name in COLUMNS:
+                raise BadOption(f"there is no column {each.name}: positions=true")
+            raise BadOption(unknown("column", each.name, known, " of format('mqtt')"))
         kind = COLUMNS[each.name].kind
         if each.dataType.simpleString() != kind:
             raise BadOption(f"the column {each.name} is {kind}, not {each.dataType.simpleString()}; cast it later")

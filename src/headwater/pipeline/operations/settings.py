@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from headwater.suggestion import check_known
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -62,10 +64,7 @@ class Settings:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Settings:
         """From names and values as a configuration has them; what is not named has its default."""
-        known = [each.name for each in fields(cls)]
-        unknown = sorted(set(settings) - set(known))
-        if unknown:
-            raise ValueError(f"there is no setting {', '.join(map(repr, unknown))}; there are {', '.join(known)}")
+        check_known("setting", settings, (each.name for each in fields(cls)), " of [advising]")
         return cls(**settings)
 
 

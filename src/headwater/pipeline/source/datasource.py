@@ -39,10 +39,11 @@ from headwater.pipeline.options import OptionError
 from headwater.pipeline.portable import Portable
 from headwater.pipeline.source.admission import admit, rows_for_bytes
 from headwater.pipeline.source.pushdown import Pushed
-from headwater.pipeline.source.reading import COLUMNS, SCHEMA, Range, read
+from headwater.pipeline.source.reading import DDL, SCHEMA, Range, read
 from headwater.pipeline.source.settings import FORMAT, WAIT_FOR_BATCH, Settings, read_settings
 from headwater.pipeline.source.stores import DataLoss, Offsets, StoreNow, Stores, beginnings, check_named, ends
 from headwater.store.reader import StoreError
+from headwater.suggestion import unknown
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class HeadwaterSource(Portable, DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return COLUMNS
+        return DDL
 
     def reader(self, schema: StructType) -> Reader:
         settings = read_settings(self.options, wait=WAIT_FOR_BATCH)
@@ -80,7 +81,7 @@ def _shape(schema: StructType) -> pa.Schema:
     """What is to come out: all columns, or those that the user has named."""
     for each in schema.fields:
         if each.name not in SCHEMA.names:
-            raise OptionError(f"format({FORMAT!r}) has no column {each.name!r}; there are {', '.join(SCHEMA.names)}")
+            raise OptionError(unknown("column", each.name, SCHEMA.names, f" of format({FORMAT!r})"))
         expected, said = SPARK[SCHEMA.field(each.name).type], each.dataType.simpleString()
         if said != expected:
             raise OptionError(f"format({FORMAT!r}): the column {each.name!r} is {expected}, not {said}; cast it later")

@@ -13,14 +13,11 @@ import pyarrow as pa
 
 from headwater.pipeline.source.settings import Settings
 from headwater.store.arrow_schema import PLAIN
+from headwater.store.columns import COLUMNS
 from headwater.store.reader import Gone, StoreReader, Unreachable
 
-COLUMNS: Final = (
-    "store STRING NOT NULL, position BIGINT NOT NULL, topic STRING NOT NULL, payload BINARY NOT NULL, "
-    "qos TINYINT NOT NULL, retain BOOLEAN NOT NULL, publisher STRING NOT NULL, time TIMESTAMP NOT NULL, "
-    "arrival TIMESTAMP NOT NULL, value DOUBLE, properties STRING"
-)
-"""Of the source, in Spark's words."""
+DDL: Final = ", ".join(["store STRING NOT NULL", *(each.ddl for each in COLUMNS)])
+"""The columns of the source, in Spark's words."""
 SCHEMA: Final = pa.schema([pa.field("store", pa.string(), False), *PLAIN])
 """The same in Arrow's."""
 LOST_FOR: Final = 2.0

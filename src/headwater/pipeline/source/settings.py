@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from headwater.pipeline.options import OptionError, Options
-from headwater.routing.topics import InvalidTopicFilter, check_filter
+from headwater.routing.topics import LEVELS_ASKED, InvalidTopicFilter, check_filter
 from headwater.store.reader import StoreReader
 
 FORMAT: Final = "headwater"
@@ -42,8 +42,6 @@ WAIT_FOR_STORE: Final = 600.0
 WAIT_FOR_BATCH: Final = 15.0
 """Seconds: somebody waits for the answer of a batch read."""
 UNKNOWN_STORES: Final = ("fail", "keep")
-MOST_LEVELS: Final = 1000
-"""Of a topic, as REST has it."""
 Start = Literal["earliest", "latest"] | datetime | dict[str, int]
 
 
@@ -138,7 +136,7 @@ def _filter(options: Options) -> str | None:
     found = options.text("topic")
     try:
         if found is not None:
-            check_filter(found, MOST_LEVELS)
+            check_filter(found, LEVELS_ASKED)
     except InvalidTopicFilter as error:
         raise options.wrong("topic", f"is {found!r}: {error}") from None
     return found

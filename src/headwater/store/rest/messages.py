@@ -12,8 +12,10 @@ import orjson
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from headwater.store.columns import NAMES
 from headwater.store.query import Query as StoreQuery
 from headwater.store.rest.context import Context, TheCaller, TheContext, answering
+from headwater.store.rest.description import StoredMessage
 from headwater.store.rest.errors import described, unprocessable
 from headwater.store.rest.formats import objects
 from headwater.store.rest.gate import Caller
@@ -28,9 +30,10 @@ from headwater.store.rest.parameters import (
     for_caller,
     position_of,
 )
-from headwater.store.rest.rendering import ARROW_COLUMNS, Arrow, check_arrow, gzipped, parts, steps
+from headwater.store.rest.rendering import Arrow, check_arrow, gzipped, parts, steps
 from headwater.store.rest.streaming import Whole, streamed
 from headwater.store.store import Store
+from headwater.suggestion import unknown
 
 PAGE_SIZE: Final = 8 << 20
 """Bytes of payloads on a page of JSON, unless a single message has more."""
@@ -41,33 +44,6 @@ LEAST_GZIPPED: Final = 1000
 VARY: Final = "Accept, Accept-Encoding, Authorization"
 
 routes = APIRouter(tags=["messages"], dependencies=[OnlyKnown])
-
-
-class Properties(BaseModel):
-    """Of MQTT 5; only those that the message has."""
-
-    content_type: str | None = None
-    response_topic: str | None = None
-    correlation_data: str | None = Field(default=None, description="Base64.")
-    payload_format: int | None = Field(default=None, description="1: the publisher says that it is UTF-8.")
-    user: list[tuple[str, str]] | None = None
-    expiry: int | None = Field(default=None, description="Seconds after which the message was not to be delivered.")
-
-
-class StoredMessage(BaseModel):
-    """For the description: rows are written without it."""
-
-    position: int
-    topic: str
-    payload: str | None = Field(description="Text; null if it is not UTF-8.")
-    payload_base64: str | None = Field(default=None, description="Its bytes, only if it is not UTF-8.")
-    qos: int
-    retain: bool
-    publisher: str = Field(description="The client id; empty: the node itself.")
-    time: str = Field(description="Of measurement, from the payload; without one, of arrival. ISO 8601, UTC.")
-    arrival: str = Field(description="ISO 8601, UTC.")
-    value: float | None = Field(description="The number in the payload by which `min` and `max` choose.")
-    properties: Properties | None
 
 
 class MessagePage(BaseModel):
@@ -147,10 +123,11 @@ async def messages(
 
 def _columns(said: str | None) -> tuple[str, ...]:
     if said is None:
-        return ARROW_COLUMNS
+        return NAMES
     wanted = tuple(dict.fromkeys(said.split(",")))
-    if not set(wanted) <= set(ARROW_COLUMNS):
-        raise unprocessable(f"`columns` are some of {', '.join(ARROW_COLUMNS)}, with commas between them")
+    for name in wanted:
+        if name not in NAMES:
+            raise unprocessable(f"`columns`: {unknown('column', name, NAMES)}")
     return wanted
 
 

@@ -9,19 +9,24 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Depends, Query, Request
 from fastapi.dependencies.models import Dependant
 
-from headwater.routing.topics import InvalidTopicFilter, InvalidTopicName, check_filter, check_name
+from headwater.routing.topics import (
+    LEVELS_ASKED,
+    LONGEST_TOPIC,
+    InvalidTopicFilter,
+    InvalidTopicName,
+    check_filter,
+    check_name,
+)
 from headwater.store.entry import EARLIEST, LATEST
 from headwater.store.extract import moment
 from headwater.store.query import Query as StoreQuery
 from headwater.store.rest.errors import unprocessable
 from headwater.store.rest.gate import Caller
 from headwater.store.store import Store
+from headwater.suggestion import unknown
 
-LONGEST: Final = 65535
-"""Bytes of a topic or filter."""
 LONGEST_HEADER: Final = 8000
 """Characters of a header that is left out rather than be longer: many clients take no more."""
-MOST_LEVELS: Final = 1000
 LARGEST: Final = (1 << 63) - 1
 NUMBER: Final = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 WHOLE: Final = re.compile(r"[+-]?[0-9]{1,30}")
@@ -31,7 +36,7 @@ NO_TIME: Final = LATEST + 1
 TopicFilter = Annotated[
     str | None,
     Query(
-        max_length=LONGEST,
+        max_length=LONGEST_TOPIC,
         description="A topic filter, as in a subscription: `#` does not match topics that begin with `$`. Without it, "
         "all topics.",
         examples=["plant/+/temperature"],
@@ -73,7 +78,7 @@ async def only_known(request: Request) -> None:
     seen = set()
     for name, _ in request.query_params.multi_items():
         if name not in known:
-            raise unprocessable(f"there is no parameter {name!r} here; there are {', '.join(sorted(known)) or 'none'}")
+            raise unprocessable(unknown("parameter", name, sorted(known)))
         if name in seen:
             raise unprocessable(f"the parameter {name!r} is given twice")
         seen.add(name)
@@ -143,9 +148,9 @@ def time_of(text: str, name: str) -> int:
 
 def checked_filter(filter: str, name: str) -> str:
     try:
-        if len(filter.encode()) > LONGEST:
-            raise InvalidTopicFilter(f"the topic filter is longer than {LONGEST} bytes")
-        check_filter(filter, MOST_LEVELS)
+        if len(filter.encode()) > LONGEST_TOPIC:
+            raise InvalidTopicFilter(f"the topic filter is longer than {LONGEST_TOPIC} bytes")
+        check_filter(filter, LEVELS_ASKED)
     except InvalidTopicFilter as error:
         raise unprocessable(f"`{name}`: {error}") from None
     return filter
@@ -162,9 +167,9 @@ def topic_of(request: Request, before: str, behind: str = "") -> str:
         quoted = quoted[: -len(behind)]
     try:
         topic = unquote_to_bytes(quoted).decode()
-        if len(topic.encode()) > LONGEST:
-            raise InvalidTopicName(f"the topic name is longer than {LONGEST} bytes")
-        check_name(topic, MOST_LEVELS)
+        if len(topic.encode()) > LONGEST_TOPIC:
+            raise InvalidTopicName(f"the topic name is longer than {LONGEST_TOPIC} bytes")
+        check_name(topic, LEVELS_ASKED)
     except UnicodeDecodeError:
         raise unprocessable("the topic is not in UTF-8") from None
     except InvalidTopicName as error:

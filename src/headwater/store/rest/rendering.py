@@ -13,9 +13,10 @@ from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from headwater.store.chunk import Chunk
+from headwater.store.columns import NAMES
 from headwater.store.portions import portions
 from headwater.store.query import Query
-from headwater.store.rest.formats import COLUMNS, csv_head, csv_lines, json_lines
+from headwater.store.rest.formats import csv_head, csv_lines, json_lines
 from headwater.store.rest.gate import Refused
 from headwater.store.rest.negotiation import ARROW, CSV
 from headwater.store.rest.scanning import scanned
@@ -35,15 +36,13 @@ BATCH_SIZE: Final = 4 << 20
 LEVEL: Final = 4
 GZIP: Final = 31
 """What zlib calls a window with gzip's head and tail."""
-ARROW_COLUMNS: Final = tuple(name for name in COLUMNS if name != "payload_base64")
-"""Arrow has payloads as they are."""
 
 
 class Arrow(NamedTuple):
     """What is wanted of an Arrow stream."""
 
     compression: str | None = None
-    columns: tuple[str, ...] = ARROW_COLUMNS
+    columns: tuple[str, ...] = NAMES
 
 
 def steps(

@@ -11,13 +11,14 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.convertors import Convertor, register_url_convertor
 
+from headwater.routing.topics import LONGEST_TOPIC
 from headwater.store.entry import iso
 from headwater.store.rest.context import Context, TheCaller, TheContext
+from headwater.store.rest.description import StoredMessage
 from headwater.store.rest.errors import described, unprocessable
 from headwater.store.rest.formats import objects
 from headwater.store.rest.gate import Caller, Publication, Refused
-from headwater.store.rest.messages import StoredMessage
-from headwater.store.rest.parameters import LONGEST, LONGEST_HEADER, OnlyKnown, checked_filter, topic_of
+from headwater.store.rest.parameters import LONGEST_HEADER, OnlyKnown, checked_filter, topic_of
 from headwater.store.rest.rendering import ROWS
 from headwater.store.store import Store, TopicStatistics
 
@@ -71,9 +72,9 @@ async def list_topics(
     context: TheContext,
     caller: TheCaller,
     filter: Annotated[
-        str | None, Query(max_length=LONGEST, description="A topic filter; without it, all topics.")
+        str | None, Query(max_length=LONGEST_TOPIC, description="A topic filter; without it, all topics.")
     ] = None,
-    after: Annotated[str, Query(max_length=LONGEST, description="`next` of the page before.")] = "",
+    after: Annotated[str, Query(max_length=LONGEST_TOPIC, description="`next` of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=MOST, description="Most topics on the page.")] = 1000,
 ) -> Response:
     """Topics of which there are messages, as far as the caller may subscribe to them."""
@@ -248,6 +249,6 @@ def _text(value: bytes, name: str) -> str:
         text = value.decode()
     except UnicodeDecodeError:
         raise unprocessable(f"{name}: it is not in UTF-8") from None
-    if "\0" in text or len(value) > LONGEST:
-        raise unprocessable(f"{name}: it has a null character, or more than {LONGEST} bytes")
+    if "\0" in text or len(value) > LONGEST_TOPIC:
+        raise unprocessable(f"{name}: it has a null character, or more than {LONGEST_TOPIC} bytes")
     return text
