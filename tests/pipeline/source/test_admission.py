@@ -56,7 +56,7 @@ def test_a_batch_is_never_larger_than_allowed_and_takes_what_it_may(case: Case, 
 
 
 def test_rounding_takes_no_more_than_a_store_has() -> None:
-    """An end behind the last message would pass over the one that comes next: it would never be read."""
+    """Behind the last message, a whole range fails, and one with conditions passes over what comes next."""
     found = {id: now(id, 1, 1 + count) for id, count in {"a": 1, "b": 10, "c": 10}.items()}
     end = admit(dict.fromkeys(found, 0), found, 20)
     assert end["a"] == 1 and sum(end.values()) == 20

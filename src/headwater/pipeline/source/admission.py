@@ -2,9 +2,10 @@
 
 Theory. Stores share a batch in proportion to what waits in each, so that all come to their ends at about the same time,
 and a store with little is not starved by one with much: each with anything waiting gets one message at least, for which
-those with the most give theirs. What rounding leaves goes to those with the largest remainders that have more: an end
-behind a store's last message would pass over the next one. It is a function of its arguments alone, to the order of its
-result: Spark compares offsets as text.
+those with the most give theirs. What rounding leaves goes to those with the largest remainders that have more: with an
+end behind a store's last message a whole range fails (`DataMissing`), and a range with conditions, which cannot be
+counted, passes over the next message. It is a function of its arguments alone, to the order of its result: Spark
+compares offsets as text.
 """
 
 from __future__ import annotations
