@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from headwater.node.admin.app import make_app
 from headwater.node.admin.desk import Desk
 from headwater.node.admin.local import LocalReach
-from headwater.node.admin.token import TokenGuard
+from headwater.node.admin.token import FixedToken
 from headwater.node.broker import Broker
 from headwater.node.config import Admin, Config
 from headwater.wire.packets import Connect, Subscribe, SubscribeRequest
@@ -32,7 +32,7 @@ class Api:
         self.memory = MemoryBroker(config, self.broker.hooks)
         self.memory.server.hot.now = time.monotonic()  # the API looks at the clock
         self.broker.server = self.memory.server
-        self.guard = TokenGuard(config.admin)
+        self.guard = FixedToken(config.admin)
         self.desk = Desk(self.broker)
         self.app = make_app(LocalReach(self.desk), self.guard)
 

@@ -13,7 +13,7 @@ from headwater.message import Message
 from headwater.node.admin.app import make_app
 from headwater.node.admin.desk import Desk
 from headwater.node.admin.local import LocalReach
-from headwater.node.admin.token import TokenGuard
+from headwater.node.admin.token import FixedToken
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.metrics import BrokerCollector
@@ -44,7 +44,7 @@ def test_ready_while_it_listens() -> None:
         api = Api()
         config = Config(host="127.0.0.1", port=0, sys_interval=0)
         async with Broker(config) as broker:
-            api.app = make_app(LocalReach(Desk(broker)), TokenGuard(admin()))
+            api.app = make_app(LocalReach(Desk(broker)), FixedToken(admin()))
             assert (await asyncio.to_thread(api.call, "GET", "/readyz", token=None)).status_code == 200
         assert (await asyncio.to_thread(api.call, "GET", "/readyz", token=None)).status_code == 503
 
@@ -56,7 +56,7 @@ def test_metrics_need_the_token_unless_they_are_open() -> None:
     for token in (None, TOKEN + "x"):
         assert api.call("GET", "/metrics", token=token).status_code == 401
     assert api.call("GET", "/metrics").status_code == 200
-    api.guard.use(admin(open_metrics=True))
+    api.app = make_app(LocalReach(api.desk), FixedToken(admin(open_metrics=True)))
     assert api.call("GET", "/metrics", token=None).status_code == 200
     assert api.call("GET", "/v1/groups", token=None).status_code == 401
 

@@ -16,7 +16,7 @@ from headwater.message import Message
 from headwater.node.admin.app import make_app
 from headwater.node.admin.desk import Desk
 from headwater.node.admin.local import LocalReach
-from headwater.node.admin.token import TokenGuard
+from headwater.node.admin.token import FixedToken
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.persistence.memory import MemoryBackend
@@ -65,7 +65,7 @@ class Scene:
         self.backend = HeldBackend()
         settings = Config(host="127.0.0.1", port=0, sys_interval=0, admin=admin(), durability=durability)
         self.broker = Broker(settings, backend=self.backend)
-        self.app = make_app(LocalReach(Desk(self.broker)), TokenGuard(settings.admin))
+        self.app = make_app(LocalReach(Desk(self.broker)), FixedToken(settings.admin))
 
     async def call(self, order: Order) -> httpx.Response:
         method, path, options = order

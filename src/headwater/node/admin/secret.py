@@ -14,13 +14,14 @@ class Secret:
     """Compared by its hash and in constant time: how long it takes tells nothing."""
 
     def __init__(self, text: str) -> None:
-        self._hash = _hash(text)
+        self.digest = hash_of(text)
 
     def is_shown_by(self, text: str) -> bool:
-        return hmac.compare_digest(_hash(text), self._hash)
+        return hmac.compare_digest(hash_of(text), self.digest)
 
 
-def _hash(token: str) -> bytes:
+def hash_of(token: str) -> bytes:
+    """32 bytes."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 

@@ -9,7 +9,7 @@ import logging
 from headwater.node.admin.app import make_app
 from headwater.node.admin.desk import Desk
 from headwater.node.admin.local import LocalReach
-from headwater.node.admin.token import OPEN, TokenGuard
+from headwater.node.admin.token import OPEN, FixedToken
 from headwater.node.broker import Broker
 from headwater.node.config import Admin
 from headwater.node.transports.sockets import listen_tcp
@@ -23,7 +23,7 @@ class AdminServer:
 
     def __init__(self, broker: Broker, settings: Admin) -> None:
         self.settings = settings
-        self.guard = TokenGuard(settings)
+        self.guard = FixedToken(settings)
         self._desk = Desk(broker)
         self._app = make_app(LocalReach(self._desk, asyncio.get_running_loop()), self.guard)
         self._server: WebServer | None = None

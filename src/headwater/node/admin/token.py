@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 from fastapi import Response
@@ -18,27 +19,36 @@ METRICS: Final = "/metrics"
 REFUSAL: Final = b'{"detail":"a token is needed"}'
 
 
-class TokenGuard:
-    def __init__(self, settings: Admin) -> None:
-        self.use(settings)
+class TokenGuard(ABC):
+    @abstractmethod
+    def accepts(self, token: str) -> bool: ...
 
-    def use(self, settings: Admin) -> None:
-        """From now on this token counts; raises ConfigError, and then the old one does."""
-        self._secret = Secret(read_token(settings))
-        self.open_metrics = settings.open_metrics
-
-    def accepts(self, token: str) -> bool:
-        return self._secret.is_shown_by(token)
+    @abstractmethod
+    def has_open_metrics(self) -> bool: ...
 
     def admits(self, scope: Scope) -> bool:
         path = scope["path"]
-        if path in OPEN or path == DESCRIPTION or (path == METRICS and self.open_metrics):
+        if path in OPEN or path == DESCRIPTION or (path == METRICS and self.has_open_metrics()):
             return True
         for name, value in scope["headers"]:
             if name == b"authorization":
                 kind, _, token = value.decode("latin-1").partition(" ")
                 return kind.lower() == "bearer" and self.accepts(token.strip())
         return False
+
+
+class FixedToken(TokenGuard):
+    """The one that the settings name. Raises ConfigError."""
+
+    def __init__(self, settings: Admin) -> None:
+        self._secret = Secret(read_token(settings))
+        self._open_metrics = settings.open_metrics
+
+    def accepts(self, token: str) -> bool:
+        return self._secret.is_shown_by(token)
+
+    def has_open_metrics(self) -> bool:
+        return self._open_metrics
 
 
 class TokenFirst:

@@ -17,13 +17,12 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import SecretStr
-
 from headwater.node.admin.app import make_app
-from headwater.node.admin.token import OPEN, TokenGuard
+from headwater.node.admin.token import OPEN
 from headwater.node.config import Admin
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.http.asking import LinkReach, Node
+from headwater.node.http.guard import SharedToken
 from headwater.node.http.link import Link
 from headwater.node.http.state import SharedState
 from headwater.node.process import give_back_what_is_freed, give_way_soon
@@ -62,7 +61,6 @@ class _HttpProcess:
         self._link = Link({}, self._told, _end, LARGEST_ANSWER)
         self._begin: asyncio.Future[dict[str, Any]]
         self._stop = asyncio.Event()
-        self._guard: TokenGuard | None = None
         self._closing: list[Any] = []
 
     async def run(self, connection: socket.socket) -> None:
@@ -93,8 +91,6 @@ class _HttpProcess:
             self._begin.set_result(said)
         elif name == "stop":
             self._stop.set()
-        elif name == "token" and self._guard is not None:
-            self._guard.use(_admin_settings(**said))
         elif name == "log_level":
             logging.getLogger().setLevel(said["level"])
 
@@ -119,16 +115,11 @@ class _HttpProcess:
         made = RestSettings(**settings)
         return rest_server(followed, LinkGate(node, self._state), made, listening, context_of(made))
 
-    def _admin(self, node: Node, settings: dict[str, Any], sockets: list[int], token: str) -> WebServer:
-        made = _admin_settings(settings, token)
-        self._guard = TokenGuard(made)
-        app = make_app(LinkReach(node, self._state), self._guard)
+    def _admin(self, node: Node, settings: dict[str, Any], sockets: list[int]) -> WebServer:
+        made = Admin(**settings)
+        app = make_app(LinkReach(node, self._state), SharedToken(self._state))
         listening = [socket.socket(fileno=each) for each in sockets]
         return WebServer(app, listening, made.bounds("admin"), name="admin", open_paths=OPEN)
-
-
-def _admin_settings(settings: dict[str, Any], token: str) -> Admin:
-    return Admin(**{**settings, "token": SecretStr(token), "token_file": ""})
 
 
 def _end(why: str) -> None:

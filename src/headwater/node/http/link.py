@@ -3,7 +3,7 @@
 {"id": 7, "do": "kick", …}       a question; answered once, in any order
 {"id": 7, "raw": true} + body    its answer: bytes; without "raw", the body is JSON
 {"id": 7, "failed": […]}         its answer: what was raised (failures.py)
-{"tell": "token", …}             something to know, without an answer
+{"tell": "stop", …}              something to know, without an answer
 """
 
 from __future__ import annotations

@@ -18,14 +18,25 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.node.admin import desk as admin
-from headwater.node.admin.secret import read_token
+from headwater.node.admin.secret import hash_of, read_token
 from headwater.node.broker import Broker
 from headwater.node.config import Admin
 from headwater.node.delivery import desk as delivery
 from headwater.node.delivery.gate import BrokerGate
 from headwater.node.delivery.listening import context_of, listen_for_rest, read_rest_token, rest_url
 from headwater.node.http.link import Asked, Link
-from headwater.node.http.state import BANS, FIRST, GENERATION, LARGEST, NEXT, READY, WATCHING, Bell, SharedState
+from headwater.node.http.state import (
+    BANS,
+    FIRST,
+    GENERATION,
+    LARGEST,
+    NEXT,
+    OPEN_METRICS,
+    READY,
+    WATCHING,
+    Bell,
+    SharedState,
+)
 from headwater.node.settings import ConfigError
 from headwater.node.transports.sockets import address_text, close_all, listen_tcp
 
@@ -62,7 +73,6 @@ class HttpProcess:
         self._desk = admin.Desk(broker)
         self._rest_desk: delivery.RestDesk | None = None
         self._questions: dict[str, Asked] = {}
-        self._token = ""
         self._level = logging.getLogger().level
         self._link: Link | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -114,7 +124,7 @@ class HttpProcess:
 
     def _prepare_admin(self) -> None:
         settings = self._config.admin
-        self._token = read_token(settings)
+        self.use(settings)
         try:
             self._admin = listen_tcp(settings.host, settings.port)
         except OSError as error:
@@ -151,10 +161,10 @@ class HttpProcess:
         self._state.close()
 
     def use(self, settings: Admin) -> None:
-        """The admin API's token is this one from now on; raises ConfigError, and then the old one is."""
-        self._token = read_token(settings)
-        if self._link is not None and self._admin:
-            self._link.tell("token", settings=_dumped(settings), token=self._token)
+        """From now on this token counts, for requests that are already on their way too. Raises ConfigError, and then
+        the old one does."""
+        self._state.token_hash = hash_of(read_token(settings))
+        self._state[OPEN_METRICS] = settings.open_metrics
 
     # ---- what is shared ----------------------------------------------------------------------------------------
 
@@ -250,8 +260,7 @@ class HttpProcess:
             where = {"folder": str(store.path.absolute()), "id": store.id, "cache": config.store.cache_bytes}
             rest = {"settings": _dumped(config.rest), "sockets": _numbers(self._rest), "store": where}
         if self._admin:
-            settings = _dumped(self._broker.config.admin)
-            admin_api = {"settings": settings, "sockets": _numbers(self._admin), "token": self._token}
+            admin_api = {"settings": _dumped(config.admin), "sockets": _numbers(self._admin)}
         return {"log_level": self._level, "rest": rest, "admin": admin_api}
 
     def _say_where(self) -> None:
@@ -283,8 +292,8 @@ def _numbers(sockets: list[socket.socket]) -> list[int]:
 
 
 def _dumped(settings: Any) -> dict[str, Any]:
-    """Without its secrets."""
-    found: dict[str, Any] = settings.model_dump(mode="json", exclude={"token", "token_file"})
+    """Without its secrets, and so without `enabled`, which asks for them."""
+    found: dict[str, Any] = settings.model_dump(mode="json", exclude={"enabled", "token", "token_file"})
     return found
 
 

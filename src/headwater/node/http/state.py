@@ -24,8 +24,11 @@ READY: Final = 4
 LARGEST: Final = 5
 """Bytes of a payload."""
 WATCHING: Final = 6
+OPEN_METRICS: Final = 7
+"""Whether `/metrics` may be read without the token."""
 _NUMBERS: Final = 8
-_SIZE: Final = 8 * _NUMBERS
+_DIGEST: Final = slice(8 * _NUMBERS, 8 * _NUMBERS + 32)
+_SIZE: Final = _DIGEST.stop
 
 
 class SharedState:
@@ -41,6 +44,15 @@ class SharedState:
 
     def __setitem__(self, at: int, number: int) -> None:
         self._numbers[at] = number
+
+    @property
+    def token_hash(self) -> bytes:
+        """Of the admin API's token. One that is read while it is replaced fits no token."""
+        return self._memory[_DIGEST]
+
+    @token_hash.setter
+    def token_hash(self, digest: bytes) -> None:
+        self._memory[_DIGEST] = digest
 
     def close(self) -> None:
         self._numbers.release()
