@@ -20,7 +20,7 @@ from setuptools.command.build_ext import build_ext
 PACKAGE = Path("src/headwater")
 # C of our own, each left out where it cannot be built: the fast ways of waiting and of TLS. No headers but Python's.
 IN_C = [
-    Extension("headwater.node.events", [str(PACKAGE / "node/events.c")], optional=True),
+    Extension("headwater.node.plane.events", [str(PACKAGE / "node/plane/events.c")], optional=True),
     Extension(
         "headwater.node.transports.openssl",
         [str(PACKAGE / "node/transports/openssl.c")],

@@ -1,7 +1,7 @@
 """A broker inside an asyncio program: python examples/embedded.py [port]
 
-Under `asyncio.run` (or uvloop) the broker is a guest in the program's event loop; with `headwater.node.selector.run` in
-its place it serves its sockets inside the loop's wait, which is faster.
+Under `asyncio.run` (or uvloop) the broker is a guest in the program's event loop; with
+`headwater.node.plane.selector.run` in its place it serves its sockets inside the loop's wait, which is faster.
 """
 
 import asyncio

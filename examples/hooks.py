@@ -10,9 +10,9 @@ import sys
 
 from headwater.message import Message
 from headwater.node.broker import Broker
-from headwater.node.channel import Channel
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
+from headwater.node.plane.channel import Channel
 from headwater.wire.packets import Connect
 
 PASSWORDS = {"alice": b"wonderland"}

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from headwater.node.config import Config
-from headwater.node.reloading import is_reloadable
+from headwater.node.operations.reloading import is_reloadable
 from headwater.node.settings import is_secret, rows_of, table_of
 from headwater.node.toml_text import default_of, toml_setting, toml_value
 

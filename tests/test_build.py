@@ -44,7 +44,7 @@ def test_the_broker_of_the_wire_scenarios_has_the_same_modules(tmp_path: Path) -
 
 
 @pytest.mark.skipif(not EXPECTED, reason="HEADWATER_EXPECT is not set; scripts/test sets it to pure or compiled")
-@pytest.mark.parametrize("name", ["headwater.node.events", "headwater.node.transports.openssl"])
+@pytest.mark.parametrize("name", ["headwater.node.plane.events", "headwater.node.transports.openssl"])
 def test_what_is_written_in_c_is_there_where_the_rest_is_compiled(name: str) -> None:
     assert (importlib.util.find_spec(name) is not None) == (EXPECTED == "compiled")
 
@@ -62,11 +62,12 @@ def test_every_compiled_module_has_its_source_beside_it() -> None:
 
 
 def test_a_package_means_all_its_modules_but_not_its_init(tmp_path: Path) -> None:
-    for name in ("wire/__init__.py", "wire/b.py", "wire/deep/a.py", "message.py", "node/config.py", "node/loop.py"):
+    names = ["wire/__init__.py", "wire/b.py", "wire/deep/a.py", "message.py", "node/config.py", "node/plane/loop.py"]
+    for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     found = [str(path.relative_to(tmp_path)) for path in build_info.compiled_sources(tmp_path)]
-    assert found == ["message.py", "wire/b.py", "wire/deep/a.py", "node/loop.py"]
+    assert found == ["message.py", "wire/b.py", "wire/deep/a.py", "node/plane/loop.py"]
 
 
 @pytest.mark.parametrize(

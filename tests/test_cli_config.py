@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from headwater.cli.app import app
 from headwater.disk.lock import locked
-from headwater.node import checking
 from headwater.node.config import Config, load_config
+from headwater.node.operations import checking
 from headwater.store.disk_store import DiskStore
 
 

@@ -56,26 +56,24 @@ MAY_IMPORT: dict[str, list[str]] = {
 
 INSIDE_NODE: dict[str, str] = {
     "settings": """config settings web_settings toml_text hooks access.settings access.errors access.filters
-        advice.settings bridge.settings delivery.settings delivery.rest_settings transports.settings mosquitto_conf
-        mosquitto_conversion mosquitto_leftovers mosquitto_lines mosquitto_bridges""",
-    "sockets and turns": """channel turn sending collecting unsent loop polling selector timers chores stats process
-        logs destinations destinations.destination transports transports.direct transports.sockets transports.tls
-        transports.upgrade transports.websocket transports.proxy_protocol transports.contexts transports.listener""",
+        advice.settings bridge.settings delivery.settings delivery.rest_settings transports.settings mosquitto
+        mosquitto.*""",
+    "sockets and turns": """plane plane.* destinations destinations.destination transports transports.direct
+        transports.sockets transports.tls transports.upgrade transports.websocket transports.proxy_protocol
+        transports.contexts transports.listener""",
     "keeping": """persistence persistence.journal persistence.batch persistence.records persistence.backend
         persistence.memory persistence.notes persistence.rocks persistence.schema persistence.folder persistence.export
         persistence.exchange persistence.importing persistence.mosquitto_db persistence.repairing persistence.backup
-        delivery delivery.coordinator delivery.properties delivery.storing known_properties""",
-    "protocol": """core flow server hotpath connecting ending publishing subscribing delivering sharing admission
-        retained_sender reporting sampling strangers deciding weights statistics group_view sys_topics tracing access
-        access.access access.limits access.passwords access.quotas access.rules access.tokens access.verifier
-        access.verifying destinations.fanouts destinations.groups destinations.local destinations.members
-        destinations.recipients advice advice.advising advice.document advice.weights bridge bridge.inside bridge.path
-        bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
-        bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming
-        delivery.opening transports.handshakes""",
-    "operations": """ broker run checking reloading metrics seen connection_log bridge.metrics advice.metrics
-        delivery.metrics delivery.gate delivery.caller delivery.credentials delivery.desk delivery.listening
-        delivery.serving admin admin.* http http.*""",
+        delivery delivery.coordinator delivery.properties delivery.storing delivery.known_properties""",
+    "protocol": """protocol protocol.* access access.access access.limits access.passwords access.quotas access.rules
+        access.tokens access.verifier access.verifying destinations.fanouts destinations.groups destinations.local
+        destinations.members destinations.recipients advice advice.advising advice.document advice.weights bridge
+        bridge.inside bridge.path bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans
+        bridge.preparing bridge.pump bridge.view persistence.committing persistence.recovery persistence.persistence
+        delivery.trimming delivery.opening transports.handshakes""",
+    "operations": """ broker run operations operations.* bridge.metrics advice.metrics delivery.metrics delivery.gate
+        delivery.caller delivery.credentials delivery.desk delivery.listening delivery.serving admin admin.* http
+        http.*""",
 }
 """The layers inside `node`, from below: a module imports none of a layer above its own."""
 

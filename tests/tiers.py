@@ -31,7 +31,7 @@ NOT_FAST: Final = (
     "tests/node/delivery/test_power_cuts.py",
     "tests/node/persistence/test_persistence.py",
     "tests/node/persistence/test_mosquitto_db.py",
-    "tests/node/test_mosquitto_bridges.py",
+    "tests/node/mosquitto/test_bridges.py",
     "tests/node/test_run.py",
     "tests/node/transports/test_browser.py",
     "tests/node/transports/test_clients.py",

@@ -14,7 +14,7 @@ import sys
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.hooks import Challenge, Refusal
-from headwater.node.selector import run
+from headwater.node.plane.selector import run
 from headwater.wire.packets import Connect
 
 

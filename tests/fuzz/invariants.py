@@ -6,15 +6,15 @@ from typing import cast
 
 from headwater.message import NEVER
 from headwater.node.access.quotas import FREE_IDS, RECEIVED_SIZE, session_size, subscription_size
-from headwater.node.channel import Channel
-from headwater.node.connecting import FOR_EVER
 from headwater.node.destinations.destination import Destination, Fanout
 from headwater.node.destinations.groups import SharedGroups
 from headwater.node.destinations.members import Members
 from headwater.node.destinations.recipients import Recipients
-from headwater.node.retained_sender import pending_of
-from headwater.node.server import Server
-from headwater.node.sharing import has_room
+from headwater.node.plane.channel import Channel
+from headwater.node.protocol.connecting import FOR_EVER
+from headwater.node.protocol.retained_sender import pending_of
+from headwater.node.protocol.server import Server
+from headwater.node.protocol.sharing import has_room
 from headwater.routing.dispatcher import Member
 from headwater.routing.reports import LONGEST_TIME, MOST_WAITING
 from headwater.session.connection import CLOSING, CONNECTED, alias_size

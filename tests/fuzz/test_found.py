@@ -14,8 +14,8 @@ import pytest
 
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.loop import GuestPlane
-from headwater.node.selector import run
+from headwater.node.plane.loop import GuestPlane
+from headwater.node.plane.selector import run
 from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.shared import DISPATCHERS
 from headwater.wire import FROM_SERVER, decode, encode

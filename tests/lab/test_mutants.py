@@ -17,7 +17,7 @@ LEAST_CLAUSES = 60
 PING = Mutant(
     "MQTT-3.12.4-1",
     "PINGREQ is not answered",
-    (Edit("node/server.py", "self.send(channel, Pingresp())", "pass"),),
+    (Edit("node/protocol/server.py", "self.send(channel, Pingresp())", "pass"),),
     ("tests/broker/test_09_keep_alive.py::test_ping",),
 )
 
@@ -46,14 +46,16 @@ def test_mutants_are_caught(clause: str) -> None:
 
 
 def test_source_that_does_the_same_survives() -> None:
-    harmless = Edit("node/server.py", "if kind == PINGREQ:", "if PINGREQ == kind:")
+    harmless = Edit("node/protocol/server.py", "if kind == PINGREQ:", "if PINGREQ == kind:")
     assert judge(Mutant(PING.clause, "", (harmless,), PING.tests), PROJECT).verdict == SURVIVED
 
 
 def test_a_broker_that_fails_proves_nothing() -> None:
     """Neither one that does not start nor one that raises is caught by the clause's test."""
     for new in ("raise RuntimeError('mutant')", "self.send(channel,"):
-        broken = Mutant(PING.clause, "", (Edit("node/server.py", "self.send(channel, Pingresp())", new),), PING.tests)
+        broken = Mutant(
+            PING.clause, "", (Edit("node/protocol/server.py", "self.send(channel, Pingresp())", new),), PING.tests
+        )
         verdict = judge(broken, PROJECT)
         assert verdict.verdict == BROKEN
         assert "mutant" in verdict.said or "SyntaxError" in verdict.said
@@ -62,8 +64,11 @@ def test_a_broker_that_fails_proves_nothing() -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (Mutant(PING.clause, "", (Edit("node/server.py", "no such text", ""),), PING.tests), "0 times"),
-        (Mutant(PING.clause, "", (Edit("node/server.py", "self.", ""),), PING.tests), "times in node/server.py"),
+        (Mutant(PING.clause, "", (Edit("node/protocol/server.py", "no such text", ""),), PING.tests), "0 times"),
+        (
+            Mutant(PING.clause, "", (Edit("node/protocol/server.py", "self.", ""),), PING.tests),
+            "times in node/protocol/server.py",
+        ),
         (Mutant(PING.clause, "", (Edit("node/none.py", "self.", ""),), PING.tests), "0 times in node/none.py"),
         (Mutant(PING.clause, "", PING.edits, ("tests/broker/test_01_connect.py::test_mqtt_31",)), "not marked"),
         (Mutant("MQTT-3.1.2-20", "", PING.edits, ()), "no test"),
@@ -89,5 +94,8 @@ def test_survivors_and_broken_mutants_are_the_exit_status(
         assert mutants.main(["--project", str(tmp_path)]) == status
         assert ("NOT CAUGHT" in capsys.readouterr().err) == (status == 1)
     page, data = (next((tmp_path / "docs/results").glob(f"mutants-*.{kind}")).read_text() for kind in ("md", "json"))
-    assert "| PINGREQ is not answered | node/server.py: `self.send(channel, Pingresp())` → `pass` | broken |" in page
+    assert (
+        "| PINGREQ is not answered | node/protocol/server.py: `self.send(channel, Pingresp())` → `pass` | broken |"
+        in page
+    )
     assert '"verdict": "broken"' in data

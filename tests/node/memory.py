@@ -7,11 +7,11 @@ import socket
 from collections.abc import Iterator
 from typing import cast
 
-from headwater.node.channel import Channel
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
-from headwater.node.loop import Plane
-from headwater.node.server import Server
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.loop import Plane
+from headwater.node.protocol.server import Server
 from headwater.wire import FROM_SERVER, PacketReader, decode, encode
 from headwater.wire.packets import Connack, Connect, Packet, Publish
 
@@ -148,7 +148,7 @@ class MemoryBroker:
         hot = self.server.hot
         if self.server.timers.soonest <= hot.now:
             self.server.timers.run(hot.now)
-        hot.chores.finish()
+        hot.background.finish()
         while hot.open or hot.dirty or hot.changed:
             hot.flush()
 

@@ -15,10 +15,10 @@ import pytest
 
 from headwater.message import Delivery, Message, Subscription
 from headwater.node.broker import HOUSEKEEPING, Broker
-from headwater.node.channel import Channel
 from headwater.node.config import Config
 from headwater.node.hooks import EVENTS, FILTER, GUARD, WATCHER, Challenge, Event, Hooks, Refusal
-from headwater.node.statistics import Statistics
+from headwater.node.plane.channel import Channel
+from headwater.node.protocol.statistics import Statistics
 from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
 from headwater.wire.packets import (
@@ -41,7 +41,7 @@ from headwater.wire.packets import (
 )
 from headwater.wire.status import StatusReport, consent, encode_status
 from tests.node.memory import Client, MemoryBroker
-from tests.node.test_server import payloads, subscribed
+from tests.node.protocol.test_server import payloads, subscribed
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -436,7 +436,7 @@ def test_no_event_is_told_that_is_not_in_the_table() -> None:
     """What the sources give to `allow`, `ask`, `transform` and `tell` are all events, and of that kind."""
     folder = Path(inspect.getfile(Broker)).parent
     given = {}
-    for path in folder.glob("*.py"):
+    for path in (*folder.glob("*.py"), *(folder / "protocol").glob("*.py")):
         for call, name in re.findall(
             r"\.(allow|ask|transform|tell|_failed)\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")
         ):

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
-from headwater.node.channel import Channel
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
-from headwater.node.loop import Plane
-from headwater.node.server import Server
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.loop import Plane
+from headwater.node.protocol.server import Server
 from headwater.session.connection import CONNECTED
 
 CLIENTS: Final = 4
@@ -170,7 +170,7 @@ class Stage:
         hot = self.server.hot
         if self.server.timers.soonest <= hot.now:
             self.server.timers.run(hot.now)
-        hot.chores.finish()
+        hot.background.finish()
         while hot.open or hot.dirty or hot.changed:
             hot.flush()
         self._check()

@@ -87,7 +87,7 @@ def check(
     except ConfigError as error:
         fail("config check", str(error))
     if not without_files:
-        from headwater.node.checking import problems
+        from headwater.node.operations.checking import problems
 
         if found := problems(loaded.settings, is_running=is_running):
             fail("config check", "\n".join(found))
@@ -128,7 +128,7 @@ def from_mosquitto(
     """Make a file of our settings from one of Mosquitto's; what has no counterpart is said in comments. A line that
     protected something and has none ends it: nothing is written."""
     from headwater.node.config import ConfigError
-    from headwater.node.mosquitto_conf import from_mosquitto
+    from headwater.node.mosquitto.conf import from_mosquitto
 
     try:
         text = from_mosquitto(file, accepted=accept_loss or [])

@@ -3,6 +3,6 @@
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.hooks import Challenge, Hooks, Refusal
-from headwater.node.selector import run
+from headwater.node.plane.selector import run
 
 __all__ = ["Broker", "Challenge", "Config", "Hooks", "Refusal", "run"]

@@ -3,8 +3,8 @@
     async with Broker(Config(port=1883)):
         await asyncio.Event().wait()
 
-Run under `headwater.run` it serves its sockets inside the event loop's wait (node/selector.py); under any other asyncio
-loop it is a guest there, and slower.
+Run under `headwater.run` it serves its sockets inside the event loop's wait (node/plane/selector.py); under any other
+asyncio loop it is a guest there, and slower.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from headwater.node.access.limits import Ban
 from headwater.node.access.settings import AccessSettings
 from headwater.node.bridge.orphans import remove_orphans
 from headwater.node.config import Config
-from headwater.node.group_view import GroupView, view_groups
 from headwater.node.hooks import Hooks
-from headwater.node.loop import EpollPlane, GuestPlane
-from headwater.node.selector import HotEventLoop
-from headwater.node.server import Server
-from headwater.node.statistics import Statistics, statistics_of
-from headwater.node.sys_topics import SysTopics
+from headwater.node.plane.loop import EpollPlane, GuestPlane
+from headwater.node.plane.selector import HotEventLoop
+from headwater.node.protocol.group_view import GroupView, view_groups
+from headwater.node.protocol.server import Server
+from headwater.node.protocol.statistics import Statistics, statistics_of
+from headwater.node.protocol.sys_topics import SysTopics
 from headwater.node.transports.handshakes import Handshaking
 from headwater.node.transports.listener import Listener
 from headwater.node.transports.settings import ListenerSettings
@@ -177,7 +177,7 @@ class Broker:
         for channel in list(server.channels):
             server.lost(channel)
         server.hot.until = NEVER
-        server.chores.finish()
+        server.background.finish()
         if server.advising is not None:
             server.advising.stop()
         if self._persistence is not None:

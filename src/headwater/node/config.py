@@ -73,7 +73,7 @@ RELOADABLE: Final = frozenset(
         *("max_retained_bytes", "bridges", "access", "admin.token", "admin.token_file", "admin.open_metrics"),
     }
 )
-"""What a running broker takes over on SIGHUP, tables or dotted names (node/reloading.py)."""
+"""What a running broker takes over on SIGHUP, tables or dotted names (node/operations/reloading.py)."""
 NEEDS_RESTART: Final = frozenset({"access.verify_threads"})
 """Settings of such tables that it does not."""
 

@@ -20,15 +20,15 @@ from headwater.build_info import version_line
 from headwater.disk.errors import StorageError
 from headwater.node.admin.secret import read_token
 from headwater.node.broker import Broker
-from headwater.node.checking import cannot_listen, check_needs
 from headwater.node.config import Config
-from headwater.node.connection_log import log_connections
-from headwater.node.logs import BackgroundHandler, open_sinks
-from headwater.node.process import Collector, give_way_soon, keep_what_is_freed
-from headwater.node.reloading import Reloader
-from headwater.node.selector import run
+from headwater.node.operations.checking import cannot_listen, check_needs
+from headwater.node.operations.connection_log import log_connections
+from headwater.node.operations.logs import BackgroundHandler, open_sinks
+from headwater.node.operations.process import Collector, give_way_soon, keep_what_is_freed
+from headwater.node.operations.reloading import Reloader
+from headwater.node.plane.selector import run
+from headwater.node.protocol.statistics import Statistics
 from headwater.node.settings import ConfigError
-from headwater.node.statistics import Statistics
 from headwater.node.transports.contexts import CertificateError
 from headwater.node.transports.sockets import is_loopback
 

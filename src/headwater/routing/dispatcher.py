@@ -51,7 +51,7 @@ class Member:
         self._weight = 1
         self.advised = 1.0  # so many times as much, by advice from outside (node/advice); to be changed by `advise`
         self.pull: int = PARTS  # its weight times what is advised, in PARTS; never less than 1
-        self.way = 0.0  # seconds to it, one way, if the connection tells (node/sampling.py); 0.0: not known
+        self.way = 0.0  # seconds to it, one way, if the connection tells (node/protocol/sampling.py); 0.0: not known
         self.in_flight_since: deque[float] = deque()  # when each delivery that is still to be acknowledged was sent
         self.sent_messages = 0
         self.sent_bytes = 0

@@ -33,7 +33,8 @@ class Session:
         """It is, or was, a member of a shared group, so that some of what it has may be a group's."""
         self.received: set[int] = set()
         self.pending_retained: object = None
-        """Retained messages that its subscriptions are still to get (node/retained_sender.py); None: all were sent."""
+        """Retained messages that its subscriptions are still to get (node/protocol/retained_sender.py); None: all were
+        sent."""
         self.expiry_interval = 0
         self.expires_at = NEVER
         self.will: Message | None = None

@@ -14,8 +14,8 @@ from headwater.message import Message
 from headwater.node.access import verifier
 from headwater.node.access.errors import AccessError
 from headwater.node.access.settings import AccessSettings
-from headwater.node.channel import Entrance
 from headwater.node.hooks import Hooks, Refusal
+from headwater.node.plane.channel import Entrance
 from headwater.session.connection import CONNECTED
 from headwater.wire import encode
 from headwater.wire.packets import (

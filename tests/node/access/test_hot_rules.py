@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.node.access.settings import AccessSettings
-from headwater.node.channel import Channel, Slow
 from headwater.node.config import Config
-from headwater.node.server import Server
+from headwater.node.plane.channel import Channel, Slow
+from headwater.node.protocol.server import Server
 from headwater.wire.packets import Connect, Publish, Subscribe, SubscribeRequest
 from tests.node.access.arriving import broker_with, rules_file
 from tests.node.memory import Client, MemoryBroker
-from tests.node.test_hotpath import FILTERS, Run, Step, beginnings, compare, steps_with
+from tests.node.protocol.test_hotpath import FILTERS, Run, Step, beginnings, compare, steps_with
 
 RULES = [
     "user u0\ntopic readwrite #\nuser u1\ntopic read a/#\ntopic write b/#\nuser u2\ntopic readwrite a\n"

@@ -16,7 +16,7 @@ from headwater.node.access import verifier
 from headwater.node.access.passwords import PasswordFile
 from headwater.node.access.settings import AccessSettings
 from headwater.node.broker import Broker
-from headwater.node.channel import METERED
+from headwater.node.plane.channel import METERED
 from headwater.wire.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish
 from headwater.wire.reasons import NOT_AUTHORIZED, SUCCESS
 from tests.node.access.arriving import rules_file, users_file

@@ -16,8 +16,8 @@ from headwater.node.admin.local import LocalReach
 from headwater.node.admin.token import FixedToken
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.metrics import BrokerCollector
-from headwater.node.statistics import Statistics
+from headwater.node.operations.metrics import BrokerCollector
+from headwater.node.protocol.statistics import Statistics
 from headwater.node.transports.listener import Listener
 from headwater.node.transports.settings import ListenerSettings
 from tests.node.admin.api import TOKEN, Api, admin
@@ -113,7 +113,7 @@ fuzzed.broker.listeners = [Listener(ListenerSettings(port=0))]  # ready
 for name in ("a", "b"):
     fuzzed.client(name, "x/#", "$share/g/jobs/+")
 fuzzed.broker.publish(Message("x/1", b"abc", 0, True))
-# A trace goes on for as long as it is told to: tests/node/test_tracing.py.
+# A trace goes on for as long as it is told to: tests/node/protocol/test_tracing.py.
 schema = schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app).exclude(path="/v1/trace")
 
 CHECKS = [

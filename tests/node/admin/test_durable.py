@@ -20,7 +20,7 @@ from headwater.node.admin.token import FixedToken
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.persistence.memory import MemoryBackend
-from headwater.node.selector import run
+from headwater.node.plane.selector import run
 from tests.node.admin.api import TOKEN, admin
 
 PATIENCE = 20.0

@@ -201,7 +201,9 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
 
 def test_what_is_missing_for_it_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     module = import_module("headwater.node.run")
-    monkeypatch.setattr("headwater.node.checking.find_spec", lambda name: None if name == "uvicorn" else object())
+    monkeypatch.setattr(
+        "headwater.node.operations.checking.find_spec", lambda name: None if name == "uvicorn" else object()
+    )
     assert module.run_broker(Config(port=free_port(), admin=admin())) == 1
     assert "the admin API needs uvicorn: pip install 'headwater[admin]'" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ from headwater.node.advice.advising import Advising
 from headwater.node.advice.document import Advice, topic_of
 from headwater.node.advice.settings import AdviceSettings
 from headwater.node.config import Config
-from headwater.node.sys_topics import SysTopics
+from headwater.node.protocol.sys_topics import SysTopics
 from headwater.routing.dispatcher import Member
 from headwater.routing.shared import Group, dispatcher
 from headwater.wire.packets import Puback, Publish, Pubrec, Subscribe, SubscribeRequest

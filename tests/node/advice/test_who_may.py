@@ -16,7 +16,7 @@ from headwater.node.access.settings import AccessSettings
 from headwater.node.advice.settings import AdviceSettings
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.metrics import registry_of_broker
+from headwater.node.operations.metrics import registry_of_broker
 from headwater.store.reader import Refused, StoreReader
 from headwater.wire.packets import Will
 from tests.node.access.arriving import rules_file, users_file

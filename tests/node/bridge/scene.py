@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.client import Client, Message
 from headwater.node import Broker, Config
-from headwater.node.reloading import Reloader
+from headwater.node.operations.reloading import Reloader
 
 HOST = "127.0.0.1"
 QUICK = {"reconnect_first": 0.01, "reconnect_longest": 0.05}

@@ -13,7 +13,7 @@ from headwater.client import V5, V311, Client, ConnectError, Properties
 from headwater.message import Message
 from headwater.node import Broker
 from headwater.node.bridge.path import PATH
-from headwater.node.channel import Channel
+from headwater.node.plane.channel import Channel
 from headwater.wire.packets import SubscribeRequest
 from headwater.wire.reasons import SERVER_BUSY
 from tests.client.scripted import run, until

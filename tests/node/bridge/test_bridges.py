@@ -17,7 +17,7 @@ from headwater.node.bridge.inside import Inside
 from headwater.node.bridge.metrics import BridgeCollector
 from headwater.node.bridge.view import BridgeView, Traffic
 from headwater.node.config import ConfigError
-from headwater.node.metrics import registry_of_broker
+from headwater.node.operations.metrics import registry_of_broker
 from headwater.node.persistence.memory import MemoryBackend
 from tests.brokers import free_port
 from tests.client.scripted import run, until

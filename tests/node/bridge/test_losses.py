@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headwater.client import Client, Reconnect
 from headwater.node import Broker
-from headwater.node.channel import METERED, Channel
+from headwater.node.plane.channel import METERED, Channel
 from headwater.node.toml_text import toml_value
 from headwater.wire.packets import V311, Connack, Connect, Publish
 from headwater.wire.reasons import ADMINISTRATIVE_ACTION

@@ -14,8 +14,8 @@ import pytest
 from headwater.disk.errors import StorageError
 from headwater.message import POSITION_PROPERTY, Message
 from headwater.node.access.settings import AccessSettings
-from headwater.node.channel import Channel
 from headwater.node.hooks import Hooks, Refusal
+from headwater.node.plane.channel import Channel
 from headwater.store.memory import MemoryStore
 from headwater.wire.packets import Connect, Properties
 from tests.node.access.arriving import key_file, rules_file, users_file

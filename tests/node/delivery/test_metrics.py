@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headwater.node.delivery.metrics import StoreCollector
-from headwater.node.seen import MOST_READERS, see_store
-from headwater.node.sys_topics import SysTopics
+from headwater.node.operations.seen import MOST_READERS, see_store
+from headwater.node.protocol.sys_topics import SysTopics
 from tests.node.delivery.storing import StoringBroker, connected, publish
 
 

@@ -29,7 +29,7 @@ from headwater.node.delivery.opening import open_store, retention_of
 from headwater.node.delivery.settings import StoreSettings
 from headwater.node.persistence.folder import MESSAGES
 from headwater.node.persistence.memory import MemoryBackend
-from headwater.node.selector import run
+from headwater.node.plane.selector import run
 from headwater.store.disk_store import DiskStore
 from headwater.store.memory import MemoryStore
 from headwater.store.query import Query

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from headwater.message import Message
+from headwater.node.delivery.known_properties import MAX_CACHED, KnownProperties
 from headwater.node.delivery.properties import described
-from headwater.node.known_properties import MAX_CACHED, KnownProperties
 from headwater.wire.packets import PUBLISH, Properties
 from headwater.wire.properties import encode_properties
 

@@ -13,7 +13,7 @@ from headwater.session.session import Session
 from headwater.wire.packets import Properties, Puback, Publish
 from headwater.wire.reasons import NO_MATCHING_SUBSCRIBERS, SUCCESS
 from tests.node.memory import MemoryBroker
-from tests.node.test_server import payloads, subscribed
+from tests.node.protocol.test_server import payloads, subscribed
 
 
 class Link(Destination):

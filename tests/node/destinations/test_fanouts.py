@@ -7,7 +7,7 @@ import pytest
 from headwater.node.destinations.fanouts import LONGEST_CACHED, MAX_CACHED_TOPICS
 from headwater.wire.packets import Publish, Subscribe, SubscribeRequest, Unsubscribe
 from tests.node.memory import MemoryBroker
-from tests.node.test_server import payloads, subscribed
+from tests.node.protocol.test_server import payloads, subscribed
 
 
 def test_remembered_topics_are_bounded() -> None:

@@ -11,7 +11,7 @@ from headwater.node.admin.desk import OPERATIONS, Desk
 from headwater.node.admin.slices import TOGETHER, Slices
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.selector import run
+from headwater.node.plane.selector import run
 from tests.node.admin.api import Api
 
 PATIENCE = 20.0
@@ -90,7 +90,7 @@ def test_who_does_not_wait_any_more_is_not_worked_for() -> None:
 
             before = await asyncio.wait_for(slices.made(last()), PATIENCE)
             assert await asyncio.wait_for(slices.made(last()), PATIENCE) == before
-            assert not broker.server.chores.waiting
+            assert not broker.server.background.waiting
 
     run(listing())
 

@@ -13,7 +13,7 @@ import pytest
 from headwater.disk.errors import StorageError
 from headwater.node.http.failures import NodeFailed
 from headwater.node.http.link import Asked, Link, LinkLost
-from headwater.node.tracing import TooManyTraces
+from headwater.node.protocol.tracing import TooManyTraces
 from headwater.store.rest.gate import Refused, Unauthorized
 from headwater.store.store import PositionGone, UnknownReader
 

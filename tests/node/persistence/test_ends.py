@@ -16,7 +16,7 @@ from headwater.disk.errors import StorageError
 from headwater.message import Message
 from headwater.node.broker import Broker
 from headwater.node.persistence.memory import MemoryBackend
-from headwater.node.selector import HotEventLoop, run
+from headwater.node.plane.selector import HotEventLoop, run
 from tests.node.persistence.test_persistence import FailingBackend, config, device
 
 PATIENCE = 20.0

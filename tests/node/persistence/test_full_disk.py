@@ -26,7 +26,7 @@ from headwater.node.persistence import committing
 from headwater.node.persistence.batch import Batch
 from headwater.node.persistence.committing import ThreadCommitter
 from headwater.node.persistence.memory import MemoryBackend
-from headwater.node.selector import run
+from headwater.node.plane.selector import run
 from headwater.store.disk_store import DiskStore
 from headwater.store.intake import Intake, Taken
 from headwater.store.memory import MemoryStore

@@ -20,7 +20,7 @@ from headwater.message import Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.persistence.memory import MemoryBackend
-from headwater.node.selector import run
+from headwater.node.plane.selector import run
 from tests.brokers import free_port, wait_until_listening
 
 PATIENCE = 20.0

@@ -11,7 +11,7 @@ from headwater.wire.packets import Publish, Suback
 from tests.fuzz.invariants import check
 from tests.node.persistence.durable import DurableBroker
 from tests.node.persistence.test_journal import connect, waits
-from tests.node.test_retained_sender import Reader
+from tests.node.protocol.test_retained_sender import Reader
 
 TOPICS = [f"r/{number}" for number in range(30)]
 

@@ -19,7 +19,7 @@ import trustme
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
-from headwater.node.selector import run
+from headwater.node.plane.selector import run
 from headwater.wire.websocket import BINARY, FrameReader, masked_frame
 from tests.broker.peer import Peer
 

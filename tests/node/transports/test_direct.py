@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.node.channel import Channel
-from headwater.node.stats import Stats
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.stats import Stats
+from headwater.node.plane.turn import Turn
 from headwater.node.transports import direct
 from headwater.node.transports.tls import Tls
-from headwater.node.turn import Turn
 from headwater.session.waiting import Budget
 from tests.broker import build
 from tests.node.extension import built

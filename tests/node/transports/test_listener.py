@@ -14,9 +14,9 @@ import pytest
 from pydantic import ValidationError
 
 from headwater.node.broker import Broker
-from headwater.node.channel import Channel, Transport
 from headwater.node.config import Config
-from headwater.node.selector import run
+from headwater.node.plane.channel import Channel, Transport
+from headwater.node.plane.selector import run
 from headwater.node.transports.listener import ProxyHeader
 from headwater.node.transports.sockets import address_text, is_loopback
 from tests.broker import build

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.node.channel import Channel
 from headwater.node.hooks import Hooks
+from headwater.node.plane.channel import Channel
 from headwater.node.transports.proxy_protocol import HEAD, SIGNATURE, ProxyError, rest_length, source
 from headwater.wire.packets import Connect
 from tests.broker import build

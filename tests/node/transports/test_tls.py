@@ -15,8 +15,8 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from headwater.node.channel import Channel
 from headwater.node.hooks import Hooks
+from headwater.node.plane.channel import Channel
 from headwater.node.transports.contexts import CertificateError, make_context, subject_text
 from headwater.node.transports.settings import TlsSettings
 from headwater.node.transports.tls import Tls

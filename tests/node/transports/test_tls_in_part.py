@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.node.channel import Channel, Transport
-from headwater.node.stats import Stats
+from headwater.node.plane.channel import Channel, Transport
+from headwater.node.plane.stats import Stats
+from headwater.node.plane.turn import Turn
 from headwater.node.transports.tls import Tls, overhead_of
 from headwater.node.transports.websocket import WebSocket
-from headwater.node.turn import Turn
 from headwater.session.waiting import Budget
 from headwater.wire.websocket import BINARY, PING, PONG, FrameReader, masked_frame
 

@@ -20,8 +20,8 @@ from headwater.node.delivery.serving import Rest
 from headwater.node.persistence import persistence, recovery
 from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.schema import open_folder
+from headwater.node.plane.selector import run
 from headwater.node.run import run_broker
-from headwater.node.selector import run
 from headwater.store.disk_store import DiskStore
 from headwater.store.intake import Taken
 from headwater.store.rest import app

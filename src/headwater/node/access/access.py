@@ -39,11 +39,11 @@ from headwater.node.access.settings import AccessSettings
 from headwater.node.access.tokens import Identity, TokenError, Tokens, looks_like_token
 from headwater.node.access.verifying import Overloaded, RecentSuccesses, Standing, Verifying, Waiter
 from headwater.node.bridge.inside import PREFIX, Inside
-from headwater.node.channel import METERED, Channel
-from headwater.node.core import Core
-from headwater.node.deciding import Answer
 from headwater.node.hooks import Refusal
-from headwater.node.timers import Timer
+from headwater.node.plane.channel import METERED, Channel
+from headwater.node.plane.timers import Timer
+from headwater.node.protocol.core import Core
+from headwater.node.protocol.deciding import Answer
 from headwater.routing.router import Gate
 from headwater.session.connection import CONNECTED
 from headwater.session.rights import Remembered, Rights
@@ -61,7 +61,7 @@ from headwater.wire.reasons import (
 )
 
 if TYPE_CHECKING:
-    from headwater.node.subscribing import Subscribing
+    from headwater.node.protocol.subscribing import Subscribing
 
 log = logging.getLogger("headwater.access")
 

@@ -23,11 +23,11 @@ from headwater.node.admin.slices import Far, Slices, Steps
 from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
-from headwater.node.channel import Channel
-from headwater.node.group_view import GroupView, views_in_steps
-from headwater.node.seen import Lag, Seen, see, see_store
-from headwater.node.statistics import Statistics
-from headwater.node.tracing import Record, Trace, Tracing
+from headwater.node.operations.seen import Lag, Seen, see, see_store
+from headwater.node.plane.channel import Channel
+from headwater.node.protocol.group_view import GroupView, views_in_steps
+from headwater.node.protocol.statistics import Statistics
+from headwater.node.protocol.tracing import Record, Trace, Tracing
 from headwater.routing.topics import check_filter, has_wildcard, matches
 from headwater.session.connection import CONNECTED
 from headwater.session.session import Session

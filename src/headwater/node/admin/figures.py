@@ -9,9 +9,9 @@ from prometheus_client import generate_latest
 from pydantic import TypeAdapter
 
 from headwater.node.admin.reach import Reach
-from headwater.node.group_view import GroupView
-from headwater.node.metrics import registry_of
-from headwater.node.seen import Seen
+from headwater.node.operations.metrics import registry_of
+from headwater.node.operations.seen import Seen
+from headwater.node.protocol.group_view import GroupView
 
 _SEEN: Final = TypeAdapter(Seen)
 _GROUPS: Final = TypeAdapter(list[GroupView])

@@ -19,9 +19,9 @@ from headwater.node.admin.reach import Reach
 from headwater.node.admin.token import scheme
 from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
-from headwater.node.group_view import GroupView
-from headwater.node.statistics import Statistics
-from headwater.node.tracing import TooManyTraces
+from headwater.node.protocol.group_view import GroupView
+from headwater.node.protocol.statistics import Statistics
+from headwater.node.protocol.tracing import TooManyTraces
 from headwater.wire.primitives import UINT16_MAX, UINT32_MAX
 from headwater.wire.reasons import ADMINISTRATIVE_ACTION
 

@@ -1,4 +1,5 @@
-"""Long work for the admin API, in slices behind the broker's clients (node/chores.py), and pages from far behind."""
+"""Long work for the admin API, in slices behind the broker's clients (node/plane/background.py), and pages from far
+behind."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, Generic, TypeVar
 
 from headwater.node.broker import Broker
-from headwater.node.chores import SLICE, Chore
-from headwater.node.loop import EpollPlane, GuestPlane
+from headwater.node.plane.background import SLICE, BackgroundTask
+from headwater.node.plane.loop import EpollPlane, GuestPlane
 
 TOGETHER: Final = 2
 """Lists that are made at a time."""
@@ -36,14 +37,14 @@ class Slices:
             work = _Work(steps, answer)
             plane = self._broker.server.plane
             if isinstance(plane, EpollPlane | GuestPlane):
-                self._broker.server.chores.add(work)
+                self._broker.server.background.add(work)
                 plane.wake()
             else:
                 work.slice()
             return await answer
 
 
-class _Work(Chore):
+class _Work(BackgroundTask):
     def __init__(self, steps: Steps[Any], answer: asyncio.Future[Any]) -> None:
         self._steps = steps
         self._answer = answer

@@ -35,10 +35,10 @@ from headwater.node.advice.document import (
 )
 from headwater.node.advice.settings import AdviceSettings
 from headwater.node.advice.weights import AdvisedWeights
-from headwater.node.timers import Timer
+from headwater.node.plane.timers import Timer
 
 if TYPE_CHECKING:
-    from headwater.node.core import Core
+    from headwater.node.protocol.core import Core
 
 log = logging.getLogger("headwater.advice")
 

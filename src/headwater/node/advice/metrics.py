@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headwater.node.seen import AdviceSeen
+from headwater.node.operations.seen import AdviceSeen
 
 
 class AdviceCollector(Collector):

@@ -27,7 +27,7 @@ from headwater.node.bridge.path import BRIDGE
 from headwater.node.bridge.preparing import Prepared
 from headwater.node.bridge.pump import Pump, Way
 from headwater.node.bridge.view import Figures
-from headwater.node.server import Server
+from headwater.node.protocol.server import Server
 from headwater.wire.packets import V5, V311, Properties, SubscribeRequest
 from headwater.wire.primitives import FOR_EVER
 from headwater.wire.reasons import UNSPECIFIED_ERROR

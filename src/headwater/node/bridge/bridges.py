@@ -12,7 +12,7 @@ from headwater.node.bridge.bridge import Bridge
 from headwater.node.bridge.orphans import remove_orphans
 from headwater.node.bridge.preparing import Prepared
 from headwater.node.bridge.view import BridgeView, Figures
-from headwater.node.server import Server
+from headwater.node.protocol.server import Server
 
 log: Final = logging.getLogger("headwater.bridge")
 

@@ -8,7 +8,7 @@ from headwater.client import Client, Message
 from headwater.node.bridge.mapping import inward, outward
 from headwater.node.bridge.path import broker_of, crossed
 from headwater.node.bridge.settings import BridgeSettings
-from headwater.node.server import Server
+from headwater.node.protocol.server import Server
 from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.wire.encode import encode
 from headwater.wire.packets import V5, Properties, Publish

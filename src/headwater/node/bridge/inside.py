@@ -11,10 +11,10 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Final
 
-from headwater.node.channel import Channel, Entrance
+from headwater.node.plane.channel import Channel, Entrance
 
 if TYPE_CHECKING:
-    from headwater.node.core import Core
+    from headwater.node.protocol.core import Core
 
 PREFIX: Final = "$bridge/"
 """What the client ids of bridges begin with, at their own broker."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headwater.node.bridge.inside import PREFIX
 
 if TYPE_CHECKING:
-    from headwater.node.server import Server
+    from headwater.node.protocol.server import Server
 
 
 def remove_orphans(server: Server, names: Container[str]) -> None:

@@ -28,11 +28,11 @@ from headwater.node.access.limits import USER, host_of
 from headwater.node.access.tokens import Identity, looks_like_token
 from headwater.node.admin.secret import Secret
 from headwater.node.broker import Broker
-from headwater.node.channel import Channel
 from headwater.node.delivery.caller import JudgedCaller
 from headwater.node.delivery.credentials import WHAT_TO_SHOW, Credentials, credentials_in
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.hooks import Refusal
+from headwater.node.plane.channel import Channel
 from headwater.node.transports.sockets import is_loopback
 from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.outbound import Outbound

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from headwater.message import Message
 from headwater.node.delivery.coordinator import Coordinator
+from headwater.node.delivery.known_properties import KnownProperties
 from headwater.node.destinations.destination import Run, StoreDestination
-from headwater.node.known_properties import KnownProperties
 from headwater.node.persistence.journal import Journal
-from headwater.node.turn import Turn
+from headwater.node.plane.turn import Turn
 from headwater.session.session import Session
 
 

@@ -24,7 +24,7 @@ from headwater.session.journaled import JournaledMessage
 from headwater.session.session import Session
 
 if TYPE_CHECKING:
-    from headwater.node.channel import Channel
+    from headwater.node.plane.channel import Channel
 
 
 class Run:

@@ -1,4 +1,5 @@
-"""Shared groups: each message goes to one member of each, whom the group's dispatcher chooses (node/sharing.py).
+"""Shared groups: each message goes to one member of each, whom the group's dispatcher chooses
+(node/protocol/sharing.py).
 
 Who is chosen and can be sent packets as they are, is; else the member, or the group if nobody has room, gets a message.
 """
@@ -8,9 +9,9 @@ from __future__ import annotations
 from typing import Final, cast
 
 from headwater.message import Delivery, Message
-from headwater.node.channel import Channel
 from headwater.node.destinations.destination import Destination, Run
-from headwater.node.sending import HEADERS, Sending, message_of_packet
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.sending import HEADERS, Sending, message_of_packet
 from headwater.routing.dispatcher import Member
 from headwater.routing.shared import Group
 from headwater.session.session import Session

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from headwater.node.channel import Channel
 from headwater.node.destinations.destination import Destination, Source
 from headwater.node.destinations.groups import SharedGroups
 from headwater.node.destinations.members import Members
 from headwater.node.destinations.recipients import Recipients
-from headwater.node.sending import Sending
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.sending import Sending
 from headwater.routing.router import Route, Router
 from headwater.routing.trie import Subscribers
 from headwater.session.session import Session

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final, cast
 
 from headwater.message import Delivery, Message
-from headwater.node.channel import Channel
 from headwater.node.destinations.destination import Batch, Run
-from headwater.node.sending import Sending, header
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.sending import Sending, header
 from headwater.routing.router import Recipient
 from headwater.session.session import Session
 from headwater.wire.packets import V5, V311

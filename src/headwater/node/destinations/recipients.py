@@ -8,7 +8,7 @@ from typing import cast
 from headwater.message import Delivery, Message
 from headwater.node.destinations.destination import Destination, Run
 from headwater.node.destinations.members import all_have_room, choose_recipients
-from headwater.node.sending import Sending, message_of_packet
+from headwater.node.plane.sending import Sending, message_of_packet
 from headwater.routing.router import Recipient
 from headwater.session.session import Session
 from headwater.wire.decode import FROM_CLIENT

@@ -25,7 +25,7 @@ from headwater.node.http.asking import LinkReach, Node
 from headwater.node.http.guard import SharedToken
 from headwater.node.http.link import Link
 from headwater.node.http.state import SharedState
-from headwater.node.process import give_back_what_is_freed, give_way_soon
+from headwater.node.operations.process import give_back_what_is_freed, give_way_soon
 from headwater.web.serving import WebServer
 
 LARGEST_ANSWER: Final = 256 << 20

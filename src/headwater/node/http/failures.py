@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headwater.disk.errors import StorageError
-from headwater.node.tracing import TooManyTraces
+from headwater.node.protocol.tracing import TooManyTraces
 from headwater.store.rest.gate import Refused, Unauthorized
 from headwater.store.store import PositionGone, UnknownReader
 

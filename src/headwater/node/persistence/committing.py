@@ -27,7 +27,7 @@ from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.batch import Batch, Committer
 from headwater.node.persistence.journal import Journal
 from headwater.node.persistence.notes import Notes
-from headwater.node.server import Server
+from headwater.node.protocol.server import Server
 from headwater.store.store import Store
 
 log = logging.getLogger("headwater.persistence")

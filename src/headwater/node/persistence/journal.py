@@ -29,7 +29,6 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from headwater.message import Delivery, Message, Subscription
-from headwater.node.channel import Channel
 from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.persistence.batch import Batch, Committer
 from headwater.node.persistence.records import (
@@ -49,7 +48,8 @@ from headwater.node.persistence.records import (
     subscription_key,
     subscription_record,
 )
-from headwater.node.turn import Journaling, Turn
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.turn import Journaling, Turn
 from headwater.routing.retained import Retained
 from headwater.routing.shared import Group
 from headwater.session.journaled import AWAY, DurableDelivery, JournaledMessage

@@ -15,7 +15,7 @@ from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.committing import ThreadCommitter
 from headwater.node.persistence.journal import NEVER_WITHHELD, Journal
 from headwater.node.persistence.recovery import recover
-from headwater.node.server import Server
+from headwater.node.protocol.server import Server
 from headwater.store.store import Store
 
 log = logging.getLogger("headwater.persistence")

@@ -33,7 +33,7 @@ from headwater.node.persistence.records import (
     subscription_in,
     will_in,
 )
-from headwater.node.server import Server
+from headwater.node.protocol.server import Server
 from headwater.routing.shared import Group
 from headwater.routing.topics import split_shared
 from headwater.session.journaled import AWAY, DurableDelivery, JournaledMessage

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from headwater.node.channel import SHAKING
-from headwater.node.chores import SLICE
+from headwater.node.plane.background import SLICE
+from headwater.node.plane.channel import SHAKING
 from headwater.node.transports.direct import handshakes
 
 if TYPE_CHECKING:
-    from headwater.node.core import Core
+    from headwater.node.protocol.core import Core
     from headwater.node.transports.openssl import Handshakes
     from headwater.node.transports.tls import Tls
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from headwater.node.channel import Channel, Entrance, Transport
+from headwater.node.plane.channel import Channel, Entrance, Transport
 from headwater.node.transports.contexts import make_context, name_in
 from headwater.node.transports.proxy_protocol import HEAD, ProxyError, rest_length, source
 from headwater.node.transports.settings import ListenerSettings

@@ -30,7 +30,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from headwater.node.channel import Channel, Transport
+from headwater.node.plane.channel import Channel, Transport
 from headwater.node.transports.direct import records_of
 
 log = logging.getLogger("headwater.transports")

@@ -9,7 +9,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Event, RejectConnection, Request
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from headwater.node.channel import Channel
+from headwater.node.plane.channel import Channel
 
 log = logging.getLogger("headwater.transports")
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from headwater.node.channel import Channel, Transport
+from headwater.node.plane.channel import Channel, Transport
 from headwater.wire.websocket import (
     BINARY,
     CLOSE,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from headwater.node import Broker, Config, run
-from headwater.node.process import Collector, keep_what_is_freed
+from headwater.node.operations.process import Collector, keep_what_is_freed
 from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.dispatchers.turns import Random
 from headwater.routing.shared import DISPATCHERS, dispatcher

@@ -23,7 +23,7 @@ from headwater.interest.summary import Summary
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
-from headwater.node.selector import run
+from headwater.node.plane.selector import run
 from headwater_lab.reproduce.interest.plan import P, Parameters
 from headwater_lab.reproduce.interest.trial import names, one_filter
 

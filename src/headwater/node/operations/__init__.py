@@ -1,0 +1,1 @@
+"""What operators see and change: metrics, logs, settings read again, checks."""

@@ -1,0 +1,1 @@
+"""What the broker does with packets: connecting, publishing, subscribing, delivering, sharing."""

@@ -1,0 +1,463 @@
+"""CONNECT, AUTH and DISCONNECT; sessions that begin, resume and are taken over (3.1, 3.2, 3.14, 3.15).
+
+    CONNECT -> checks -> guards (connect, authenticate or AUTH) -> session made or resumed -> CONNACK -> what waits
+
+What becomes of a session without a connection is next door (ending.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from functools import partial
+from typing import Final, cast
+from uuid import uuid4
+
+from headwater.message import NEVER
+from headwater.node.access.access import Access
+from headwater.node.access.quotas import session_size
+from headwater.node.access.tokens import Identity
+from headwater.node.bridge.path import introduce
+from headwater.node.hooks import Refusal, give_up
+from headwater.node.plane.channel import BUSY, Channel
+from headwater.node.protocol.core import Core
+from headwater.node.protocol.deciding import Answer, Deciding, both
+from headwater.node.protocol.delivering import SOME, Delivering
+from headwater.node.protocol.ending import Ending
+from headwater.node.protocol.reporting import Reporting
+from headwater.node.protocol.retained_sender import RetainedSender
+from headwater.node.protocol.sharing import Sharing
+from headwater.node.protocol.strangers import Strangers, connect_size
+from headwater.routing.topics import InvalidTopicName, check_name
+from headwater.session.connection import AUTHENTICATING, CONNECTED
+from headwater.session.outbound import Outbound
+from headwater.session.session import Session
+from headwater.session.translate import will_message
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties, Will
+from headwater.wire.primitives import FOR_EVER
+from headwater.wire.reasons import (
+    BAD_AUTHENTICATION_METHOD,
+    CLIENT_IDENTIFIER_NOT_VALID,
+    CONNACK_311,
+    CONTINUE_AUTHENTICATION,
+    NOT_AUTHORIZED,
+    PACKET_TOO_LARGE,
+    PROTOCOL_ERROR,
+    QOS_NOT_SUPPORTED,
+    QUOTA_EXCEEDED,
+    REAUTHENTICATE,
+    RETAIN_NOT_SUPPORTED,
+    SERVER_BUSY,
+    SESSION_TAKEN_OVER,
+    SUCCESS,
+    TOPIC_NAME_INVALID,
+    USE_ANOTHER_SERVER,
+)
+
+log = logging.getLogger("headwater.server")
+
+LARGEST_PACKET: Final = 268_435_460
+"""What the standard allows, and a client need not be told."""
+
+
+class Connecting:
+    def __init__(
+        self,
+        core: Core,
+        access: Access,
+        deciding: Deciding,
+        delivering: Delivering,
+        ending: Ending,
+        reporting: Reporting,
+        retained_sender: RetainedSender,
+        sharing: Sharing,
+        strangers: Strangers,
+    ) -> None:
+        self.core = core
+        self.access = access
+        self.deciding = deciding
+        self.delivering = delivering
+        self.ending = ending
+        self.reporting = reporting
+        self.retained_sender = retained_sender
+        self.sharing = sharing
+        self.strangers = strangers
+        self.connected = 0
+
+    def packet(self, channel: Channel, packet: Packet) -> bool:
+        """Deal with a packet if it is one of these."""
+        if isinstance(packet, Connect):
+            self.connect(channel, packet)
+        elif isinstance(packet, Disconnect):
+            self.disconnect(channel, packet)
+        elif isinstance(packet, Auth):
+            self.auth(channel, packet)
+        else:
+            return False
+        return True
+
+    # ---- CONNECT -----------------------------------------------------------------------------------------------
+
+    def connect(self, channel: Channel, packet: Connect) -> None:
+        channel.learn(packet)
+        if self.core.config.terse:
+            channel.wants_problem_information = False
+        if channel.identity is not None or channel.authentication_method is not None:
+            channel.username = channel.identity  # the one in CONNECT does not count; an exchange will say another
+        core = self.core
+        refusal = self.access.admit(channel, packet) or self._check(channel, packet)
+        if refusal is None:
+            refusal = core.hooks.allow("connect", channel, packet)
+        if refusal is None and channel.authentication_method is not None:
+            if not core.keeps(channel, connect_size(packet)):
+                return
+            channel.username = None  # until the exchange has proved who it is
+            channel.pending_connect = packet
+            channel.state = AUTHENTICATING
+            self._challenge(channel, None if packet.properties is None else packet.properties.authentication_data)
+            return
+        answer = self.authenticate(channel, packet) if refusal is None else refusal
+        if answer is None or isinstance(answer, Refusal):
+            self._enter(channel, packet, None, answer)
+        else:
+            self._wait_for(channel, packet, answer)
+
+    def _enter(self, channel: Channel, packet: Connect, auth_data: bytes | None, refusal: Refusal | None) -> None:
+        if refusal is None and channel.is_known_by_user:
+            channel.client_id = channel.username or ""
+            if not channel.client_id:
+                refusal = Refusal(NOT_AUTHORIZED, "clients are known by their user names here")
+            elif channel.client_id.startswith("$"):
+                refusal = Refusal(CLIENT_IDENTIFIER_NOT_VALID, "such ids are the broker's own")
+        if refusal is None:
+            refusal = self.access.receive(channel) or self._room(channel.client_id)
+            refusal = refusal or self._check_memory(channel, packet)
+        if refusal is not None:
+            self._refused(channel, refusal)
+        else:
+            self._accept(channel, packet, auth_data)
+
+    def _check_memory(self, channel: Channel, packet: Connect) -> Refusal | None:
+        """Whether what the session would have us keep has room: itself, if it is new, and its will."""
+        session = self.core.sessions.get(channel.client_id)
+        size = 0 if packet.will is None else will_message(packet.will, channel.client_id).size()
+        if session is None or packet.clean_start:
+            size += session_size(channel.client_id, channel.username)
+        if session is not None and session.username == channel.username:
+            size -= session.kept_bytes if packet.clean_start else session.will_bytes
+        if self.access.quotas.has_room(channel.username, size):
+            return None
+        return Refusal(QUOTA_EXCEEDED, "no memory for what this session would keep (max_session_memory)")
+
+    def _wait_for(self, channel: Channel, packet: Connect, answer: Awaitable[Refusal | None]) -> None:
+        """The answer to CONNECT comes later: nothing else of this channel is dealt with until then."""
+        if not self.core.keeps(channel, connect_size(packet)):
+            give_up(answer)
+            return
+        channel.state = AUTHENTICATING
+        self.core.be_busy(channel)
+        self.deciding.start(channel, answer, partial(self._answered, channel, packet))
+
+    def _answered(self, channel: Channel, packet: Connect, refusal: Refusal | None) -> None:
+        if not channel.busy:
+            return  # it has gone, or took too long
+        core = self.core
+        try:
+            self._enter(channel, packet, None, refusal)
+        except Exception:
+            core.crashed(channel)
+        core.go_on(channel)
+        core.plane.wake()
+
+    def _check(self, channel: Channel, packet: Connect) -> Refusal | None:
+        config = self.core.config
+        if config.server_reference:
+            return Refusal(USE_ANOTHER_SERVER, "", config.server_reference)
+        refusal = None if channel.is_known_by_user else self._room(packet.client_id)  # before anything is computed
+        if refusal is not None:
+            return refusal
+        if not packet.client_id and not self._may_be_given_an_id(channel, packet):
+            return Refusal(CLIENT_IDENTIFIER_NOT_VALID)
+        will = packet.will
+        return None if will is None else self._check_will(channel, will)
+
+    def _room(self, client_id: str) -> Refusal | None:
+        """What speaks against one more connection, and perhaps session, with this id."""
+        config = self.core.config
+        if self.connected >= config.max_connections and not self._takes_over(client_id):
+            return Refusal(SERVER_BUSY, "the server has as many connections as it may have")
+        if len(self.core.sessions) >= config.max_sessions and client_id not in self.core.sessions:
+            return Refusal(QUOTA_EXCEEDED, "the server has as many sessions as it may have")
+        return None
+
+    def _may_be_given_an_id(self, channel: Channel, packet: Connect) -> bool:
+        if packet.version == V31 or (packet.version != V5 and not packet.clean_start):
+            return False  # [MQTT-3.1.3-8 of 3.1.1]; 3.1 knows no empty id at all
+        entrance = channel.entrance
+        allowed = None if entrance is None else entrance.allow_empty_client_id
+        return self.core.config.allow_empty_client_id if allowed is None else allowed
+
+    def _takes_over(self, client_id: str) -> bool:
+        session = self.core.sessions.get(client_id)
+        return session is not None and session.connection is not None
+
+    def _check_will(self, channel: Channel, will: Will) -> Refusal | None:
+        config = self.core.config
+        if will.qos > channel.max_qos:
+            return Refusal(QOS_NOT_SUPPORTED, f"a will of QoS {will.qos} is not supported")  # [MQTT-3.2.2-12]
+        if config.max_payload_size and len(will.payload) > config.max_payload_size:
+            return Refusal(PACKET_TOO_LARGE, "the will's payload is too large")
+        if will.retain and not config.retain_available:
+            return Refusal(RETAIN_NOT_SUPPORTED, "retained messages are not supported")  # [MQTT-3.2.2-13]
+        if len(will.topic.encode()) > config.max_topic_length:
+            return Refusal(TOPIC_NAME_INVALID, "the will's topic is too long")
+        try:
+            check_name(will.topic, config.max_topic_levels)
+        except InvalidTopicName as error:
+            return Refusal(TOPIC_NAME_INVALID, str(error))
+        return None
+
+    def authenticate(self, channel: Channel, packet: Connect) -> Answer:
+        """Guards decide, or the files and settings of `access`; where there are both, both must agree."""
+        core = self.core
+        hooks = core.hooks
+        if not hooks.listens("connect_authenticate"):
+            return self.access.authenticate(channel, packet)
+        answer = hooks.ask("connect_authenticate", channel, packet)
+        if not self.access.settings.authenticates or isinstance(answer, Refusal):
+            return answer
+        return both(answer, self.access.authenticate(channel, packet))
+
+    def refuse(self, channel: Channel, reason: int, text: str, server_reference: str | None = None) -> None:
+        """A CONNACK that says no, in the client's version; silence where 3.1.1 has no code for it."""
+        self.core.stats.connects_refused += 1
+        if channel.version == V5:
+            properties = channel.problem(text)
+            if server_reference:
+                properties = properties or Properties()
+                properties.server_reference = server_reference
+            if not self.core.send(channel, Connack(False, reason, properties)):
+                self.core.send(channel, Connack(False, reason))
+        elif reason in CONNACK_311:
+            self.core.send(channel, Connack(False, CONNACK_311[reason]))
+
+    def _refused(self, channel: Channel, refusal: Refusal) -> None:
+        if refusal.text:  # those without one were logged when they were found out, or come too often (bans, rates)
+            log.info("%r (%s) is refused: %s", channel.client_id, channel.address, refusal.text)
+        self.refuse(channel, refusal.reason, refusal.text, refusal.server_reference)
+        self.core.close(channel, refusal.reason, with_will=False)  # [MQTT-3.2.2-7]
+
+    # ---- AUTH --------------------------------------------------------------------------------------------------
+
+    def auth(self, channel: Channel, packet: Auth) -> None:
+        if channel.authentication_method is None:  # [MQTT-4.12.0-6]
+            raise RemoteProtocolError(PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT")
+        properties = packet.properties
+        method = None if properties is None else properties.authentication_method
+        if method != channel.authentication_method:  # [MQTT-4.12.0-5]
+            raise RemoteProtocolError(PROTOCOL_ERROR, "the authentication method changed")
+        expected = CONTINUE_AUTHENTICATION if channel.challenged else REAUTHENTICATE
+        if packet.reason != expected:
+            raise RemoteProtocolError(PROTOCOL_ERROR, f"AUTH with reason 0x{packet.reason:02X} is out of place")
+        self._challenge(channel, None if properties is None else properties.authentication_data)
+
+    def _challenge(self, channel: Channel, data: bytes | None) -> None:
+        """Ask the guards for the next step of an exchange, before or after CONNACK [MQTT-4.12.0-2 … 4.12.1-2]."""
+        again = channel.state == CONNECTED
+        method = channel.authentication_method or ""
+        answer = self.core.hooks.challenge(method, channel, data, again)
+        if answer is None:
+            answer = Refusal(BAD_AUTHENTICATION_METHOD)
+        if not isinstance(answer, Refusal) and again and answer.done and answer.username != channel.username:
+            answer = Refusal(NOT_AUTHORIZED, "a connection cannot become another user's")
+        if isinstance(answer, Refusal):
+            if answer.reason == NOT_AUTHORIZED:
+                self.access.failed_at(channel.address)
+            if again:
+                self.core.disconnect(channel, answer.reason, answer.text)
+            else:
+                self._refused(channel, answer)
+            return
+        if answer.done and not again:
+            self.access.known(channel, Identity(answer.username))
+            packet = channel.pending_connect
+            assert packet is not None
+            channel.pending_connect = None
+            channel.challenged = False
+            self._enter(channel, packet, answer.data, None)
+            return
+        channel.challenged = not answer.done
+        reason = SUCCESS if answer.done else CONTINUE_AUTHENTICATION
+        properties = Properties(authentication_method=method, authentication_data=answer.data)
+        self.core.send(channel, Auth(reason, properties))
+
+    # ---- accepted ----------------------------------------------------------------------------------------------
+
+    def _accept(self, channel: Channel, packet: Connect, auth_data: bytes | None) -> None:
+        core = self.core
+        core.hooks.tell("session_establish", channel, packet)
+        properties = self._grants(channel, packet)
+        if channel.version == V5 and channel.authentication_method is not None:
+            properties.authentication_method = channel.authentication_method
+            properties.authentication_data = auth_data
+        session = self._take_over(channel, packet)
+        present = session is not None
+        if session is None:
+            session = self.new_session(channel.client_id)
+        self._attach(channel, session, packet)
+        core.promise(channel)
+        if not self._send_connack(channel, present and packet.version != V31, properties):
+            self._refused(channel, Refusal(PACKET_TOO_LARGE))  # it takes no packet that could say what we grant
+            return
+        core.watch_keep_alive(channel)
+        core.presence_changed(session, True)
+        session.outbound.connected(min(channel.receive_maximum, core.config.max_inflight))
+        self.sharing.connected(channel, session)
+        self.delivering.resend(channel, session, session.outbound.resume(SOME))
+        self.delivering.drain(channel)
+        core.hooks.tell("session_established", channel, present)
+
+    def _send_connack(self, channel: Channel, present: bool, grants: Properties) -> bool:
+        """False if it is too large for the client, even without what the client can do without."""
+        connack = Connack(present, SUCCESS, grants if channel.version == V5 else None)
+        if self.core.send(channel, connack):
+            return True
+        return self.reporting.withdraw(channel, grants) and self.core.send(channel, connack) > 0
+
+    def _grants(self, channel: Channel, packet: Connect) -> Properties:
+        """What the client is told in CONNACK; sets what it is granted on the channel."""
+        config = self.core.config
+        grants = Properties(
+            receive_maximum=config.receive_maximum,
+            maximum_packet_size=None if config.max_packet_size == LARGEST_PACKET else config.max_packet_size,
+        )
+        entrance = channel.entrance
+        aliases = None if entrance is None else entrance.topic_alias_maximum
+        channel.alias_limit_in = config.topic_alias_maximum if aliases is None else aliases
+        grants.topic_alias_maximum = channel.alias_limit_in or None
+        if channel.max_qos < 2:
+            grants.maximum_qos = channel.max_qos
+        if not config.retain_available:
+            grants.retain_available = 0
+        if not config.wildcard_subscription_available:
+            grants.wildcard_subscription_available = 0
+        if not config.subscription_identifier_available:
+            grants.subscription_identifier_available = 0
+        if not config.shared_subscription_available:
+            grants.shared_subscription_available = 0
+        if not packet.client_id:
+            prefix = None if entrance is None else entrance.auto_id_prefix
+            assigned = channel.client_id or f"{config.auto_id_prefix if prefix is None else prefix}{uuid4()}"
+            channel.client_id = grants.assigned_client_identifier = assigned  # [MQTT-3.1.3-6]
+        # A 3.1.1 client could not be told of another keep alive, so it keeps its own.
+        if config.max_keep_alive and packet.version == V5 and not 0 < packet.keep_alive <= config.max_keep_alive:
+            channel.keep_alive = config.max_keep_alive
+            grants.server_keep_alive = config.max_keep_alive  # [MQTT-3.2.2-21]
+        asked = packet.properties
+        if asked is not None:
+            if (asked.session_expiry_interval or 0) > config.max_session_expiry:
+                grants.session_expiry_interval = config.max_session_expiry
+            if asked.request_response_information and config.response_information:
+                grants.response_information = config.response_information.replace("%c", channel.client_id)
+        self.reporting.grant(channel, packet, grants)
+        introduce(packet, grants, self.core.broker_id)
+        channel.max_in = config.max_packet_size
+        channel.max_unseen = min(channel.max_in, config.max_payload_size or channel.max_in)
+        return grants
+
+    def _take_over(self, channel: Channel, packet: Connect) -> Session | None:
+        """End an older connection of this client [MQTT-3.1.4-3]; the session to resume, if there is one."""
+        core = self.core
+        session = core.sessions.get(channel.client_id)
+        if session is not None and session.connection is not None:
+            core.disconnect(cast(Channel, session.connection), SESSION_TAKEN_OVER)
+            session = core.sessions.get(channel.client_id)
+        if session is not None and packet.clean_start:
+            self.ending.remove(session)  # [MQTT-3.1.2-4]
+            session = None
+        return session
+
+    def new_session(self, client_id: str) -> Session:
+        """One that nobody is connected to yet."""
+        core = self.core
+        config = core.config
+        outbound = Outbound(core.budget, config.max_queued_messages, config.max_queued_bytes, core.policy)
+        session = core.sessions[client_id] = Session(client_id, outbound)
+        core.stats.sessions_maximum = max(core.stats.sessions_maximum, len(core.sessions))
+        return session
+
+    def _attach(self, channel: Channel, session: Session, packet: Connect) -> None:
+        core = self.core
+        self.ending.called_off(session)
+        properties = packet.properties
+        asked = 0 if properties is None else properties.session_expiry_interval or 0
+        if packet.version != V5:
+            asked = 0 if packet.clean_start else FOR_EVER
+        session.expiry_interval = min(asked, core.config.max_session_expiry)
+        session.expires_at = NEVER
+        before = session.username
+        session.username = channel.username
+        self.access.established(channel, session, before)
+        will = packet.will
+        message = None if will is None else will_message(will, channel.client_id)
+        if message is not None:
+            message.user = channel.username
+        self.access.quotas.set_will(session, message)
+        if will is not None:
+            session.will_expiry = None if will.properties is None else will.properties.message_expiry_interval
+            session.will_delay = 0 if will.properties is None else will.properties.will_delay_interval or 0
+        session.will_at = NEVER
+        session.connection = channel
+        channel.session = session
+        if core.journal is not None:
+            core.journal.attached(session)
+        channel.state = CONNECTED
+        self.strangers.left(channel)
+        channel.fast = channel.max_qos >= core.config.max_qos  # else each PUBLISH needs a look
+        self.connected += 1
+        core.stats.connections_maximum = max(core.stats.connections_maximum, self.connected)
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def disconnect(self, channel: Channel, packet: Disconnect) -> None:
+        session = channel.session
+        properties = packet.properties
+        if session is not None and properties is not None and properties.session_expiry_interval is not None:
+            if session.expiry_interval == 0 and properties.session_expiry_interval:
+                raise RemoteProtocolError(PROTOCOL_ERROR, "a session that was to end cannot be kept")  # [3.14.2.2.2]
+            session.expiry_interval = min(properties.session_expiry_interval, self.core.config.max_session_expiry)
+        # [MQTT-3.14.4-3] Only a normal disconnection discards the will.
+        self.core.close(channel, packet.reason, with_will=packet.reason != SUCCESS, linger=False)
+
+    def detach(self, channel: Channel, with_will: bool) -> None:
+        """The channel's session goes on without it, or ends."""
+        session = channel.session
+        if session is not None:
+            self.access.quotas.count(session, -channel.alias_bytes)
+            channel.alias_bytes = 0
+        channel.session = None
+        self.access.ended(channel)
+        if channel.busy:
+            channel.busy = False
+            channel.waits = None
+            self.core.resume(channel, BUSY)  # so that its end is seen
+            self.deciding.cancel(channel)
+        if session is None or session.connection is not channel:
+            return
+        core = self.core
+        session.connection = None
+        self.retained_sender.pause(session)
+        self.connected -= 1
+        session.outbound.disconnected()
+        core.presence_changed(session, False)
+        back = self.sharing.take_unsent(channel, session)
+        self.sharing.again(back + self.sharing.take_back(session, session.expiry_interval == 0))
+        if channel.report_grant is not None:
+            self.reporting.ended(session)
+        if not with_will:
+            self.access.quotas.set_will(session, None)
+        if session.expiry_interval == 0:
+            self.ending.remove(session)
+            return
+        self.ending.wait(session)

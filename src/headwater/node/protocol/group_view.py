@@ -1,0 +1,90 @@
+"""What can be seen of shared groups: who is in them, what each got, and what the dispatcher believes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from headwater.routing.dispatcher import Member
+from headwater.routing.shared import Group
+from headwater.session.session import Session
+
+if TYPE_CHECKING:
+    from headwater.node.protocol.server import Server
+
+
+@dataclass(frozen=True)
+class MemberView:
+    client_id: str
+    online: bool
+    ready: bool
+    """Whether it has room: its window is open and its socket takes bytes."""
+    sent: int
+    """Messages it was given since it joined."""
+    in_flight: int
+    """Of those with QoS 1 or 2, the ones it has not acknowledged."""
+    waiting: int | None
+    """Messages that wait at the client, as it last reported; None: it does not report."""
+    weight: int
+    reported_seconds: float | None = None
+    """Seconds for a message, as it last reported; None: it has not."""
+    advised: float = 1.0
+    """So many times its weight, by advice from outside that is in force (docs/advice.md)."""
+    believed: dict[str, float] = field(default_factory=dict)
+    """What the dispatcher believes of it: `seconds_per_message`, `seconds_of_work`, `seconds_away`."""
+
+
+@dataclass(frozen=True)
+class GroupView:
+    name: str
+    """As its members wrote it, `$share/…`."""
+    dispatcher: str
+    sent: int
+    """Messages that were given to members since the group came to be."""
+    waiting: int
+    """Messages that no member has room for."""
+    members: list[MemberView]
+
+    @property
+    def online(self) -> int:
+        return sum(member.online for member in self.members)
+
+
+def view_groups(server: Server, most_members: int | None = None) -> list[GroupView]:
+    """All groups, each with its members or the first of them."""
+    return [_view(server, group, most_members) for group in server.router.groups.all()]
+
+
+def views_in_steps(server: Server, most: int) -> Iterator[GroupView | None]:
+    """The first groups with all their members. None: a member was looked at, and others may have their turn."""
+    for group in server.router.groups.all()[:most]:
+        members = []
+        for member in group.members():
+            members.append(_view_member(server, group, member))
+            yield None
+        yield _made(server, group, members)
+
+
+def _view(server: Server, group: Group, most_members: int | None) -> GroupView:
+    members = [_view_member(server, group, member) for member in group.members()[:most_members]]
+    return _made(server, group, members)
+
+
+def _made(server: Server, group: Group, members: list[MemberView]) -> GroupView:
+    return GroupView(group.name, group.dispatcher.name, group.sent_messages, server.sharing.waiting(group), members)
+
+
+def _view_member(server: Server, group: Group, member: Member) -> MemberView:
+    return MemberView(
+        client_id=cast(Session, member.key).client_id,
+        online=member.online,
+        ready=member.online and member.ready,
+        sent=member.sent_messages,
+        in_flight=member.in_flight,
+        waiting=member.waiting if member.waiting >= 0 else None,
+        weight=member.weight,
+        reported_seconds=member.reported_seconds or None,
+        advised=member.advised,
+        believed=group.dispatcher.beliefs(member, server.hot.now),
+    )

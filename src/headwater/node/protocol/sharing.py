@@ -1,0 +1,339 @@
+"""The way of a message to a member of a shared group, and back.
+
+Theory. A message belongs to its group until it is sent. A member is given one only if it is there and has room: nothing
+waits for it already, its send window is open (Receive Maximum), and its socket takes bytes. One that is chosen and has
+none is `block`ed, and the next one is asked for. If nobody is left the message waits in a line of the group, bounded as
+a session's is, and whoever has room first takes it from there:
+
+    choose ──► a member with room ──► offered, sent
+       └─────► nobody ──► line of the group ──► pulled by the first that has room again, connects or joins
+
+So while something waits in a group, all its members that are there are blocked, and their channels `awaited`.
+A dispatcher that `waits`, because it keeps an order, is different: its messages wait for the member they are for.
+
+What comes back when a member goes: all that it was not sent; and, as the standard allows (4.8.2), what it was
+sent with QoS 1 and has not acknowledged, if somebody else is there or its session ends. A QoS 2 delivery that has begun
+stays with its session [MQTT-4.8.2-4, 4.8.2-5].
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, cast
+
+from headwater.message import Delivery, Message
+from headwater.node.plane.channel import Channel, Share
+from headwater.node.plane.sending import message_of_packet
+from headwater.node.plane.stats import EXPIRED, QUEUE_FULL, SESSION_ENDED
+from headwater.node.plane.unsent import packet_end
+from headwater.node.protocol.core import Core
+from headwater.node.protocol.delivering import Delivering, is_behind
+from headwater.routing.dispatcher import Member
+from headwater.routing.dispatcher_rules import covers
+from headwater.routing.shared import Group
+from headwater.routing.topics import matches
+from headwater.session.session import Session
+from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, QUEUED, Waiting
+from headwater.wire.decode import FROM_SERVER
+from headwater.wire.packets import PUBLISH
+
+BEHIND: Final = 1 << 20
+"""Bytes that may wait here for a member's socket before other members are preferred."""
+
+
+def has_room(member: Member) -> bool:
+    """Whether the member would be sent a message at once."""
+    session = cast(Session, member.key)
+    channel = cast("Channel | None", session.connection)
+    return (
+        channel is not None
+        and not (channel.held and is_behind(channel, session))
+        and channel.backlog_size <= BEHIND
+        and (session.outbound.quota > 0 or member.subscription.qos == 0)
+    )
+
+
+def unsent_part(channel: Channel) -> bytes:
+    """What is left of the packet that has been sent in part."""
+    return b"".join(channel.backlog or ())[: channel.cut]
+
+
+def unsent_packets(channel: Channel) -> list[bytes]:
+    """The whole packets that wait for the socket, in order."""
+    data = b"".join(channel.backlog or ())
+    packets: list[bytes] = []
+    at = channel.cut
+    while at < len(data):
+        end = packet_end(data, at)
+        packets.append(data[at:end])
+        at = end
+    return packets
+
+
+class Sharing(Share):
+    def __init__(self, core: Core, delivering: Delivering) -> None:
+        self.core = core
+        self.delivering = delivering
+        self.lines: dict[Group, Waiting] = {}
+
+    # ---- to a member -------------------------------------------------------------------------------------------
+
+    def choose(self, group: Group, topic: str, publisher: str) -> Member | None:
+        """The member that gets a message now; None: nobody has room."""
+        now = self.core.hot.now
+        while True:
+            member = group.choose_online(topic, publisher, now)
+            if member is None or group.dispatcher.waits or has_room(member):
+                return member
+            group.dispatcher.given_back(member, 1, now)
+            self._block(group, member)
+
+    def _block(self, group: Group, member: Member) -> None:
+        group.block(member)
+        channel = cast("Channel | None", cast(Session, member.key).connection)
+        if channel is not None:
+            channel.awaited = True
+
+    def deliver(self, group: Group, message: Message) -> None:
+        self.give(group, self.choose(group, message.topic, message.publisher), message)
+
+    def give(self, group: Group, member: Member | None, message: Message) -> None:
+        """To the member that was chosen; None: the message waits in the group."""
+        if member is None:
+            self.wait(group, message)
+        else:
+            self._offer(group, member, message)
+
+    def select(self, group: Group, message: Message, chosen: list[tuple[Session, Delivery]]) -> None:
+        member = self.choose(group, message.topic, message.publisher)
+        if member is None:
+            self.wait(group, message)
+            return
+        session = cast(Session, member.key)
+        chosen.append((session, self.delivery(group, member, message)))
+        self.core.hooks.tell("dispatched", group.name, session.client_id, message)
+
+    def _offer(self, group: Group, member: Member, message: Message) -> None:
+        session = cast(Session, member.key)
+        self.delivering.offer(session, self.delivery(group, member, message))
+        if self.core.hooks.slow:
+            self.core.hooks.tell("dispatched", group.name, session.client_id, message)
+
+    def delivery(self, group: Group, member: Member, message: Message) -> Delivery:
+        """What the message is for a member."""
+        subscription = member.subscription
+        identifiers = [subscription.identifier] if subscription.identifier else None
+        retain = message.retain and subscription.retain_as_published
+        coordinator = self.core.coordinator
+        if coordinator is not None and coordinator.groups_ask and not subscription.positions:
+            message = coordinator.unmarked(message)  # another member, that asks, had it or was to have it
+        delivery = Delivery(message, min(message.qos, subscription.qos), retain, identifiers, group)
+        delivery.positions = subscription.positions
+        return delivery
+
+    # ---- nobody has room ---------------------------------------------------------------------------------------
+
+    def wait(self, group: Group, message: Message) -> None:
+        if not group.any_online():
+            kept = [member for member in group.members() if member.subscription.qos]
+            if message.qos == 0 or not kept:
+                return  # as for a session that is away
+        line = self.line(group)
+        coordinator = self.core.coordinator
+        if coordinator is not None and coordinator.groups_ask:
+            message = coordinator.marked(message)  # who takes it may ask, and it may have been away until then
+        delivery = Delivery(message, message.qos, False, None, group)
+        if line.wait(delivery) != QUEUED:
+            self._dropped(group, message, QUEUE_FULL)
+            if message.qos:
+                self.delivering.tell_full(line, group.name)
+        elif self.core.journal is not None:
+            self.core.journal.keep_in_group(group, line, delivery)
+        self._tell_given_up(group, line)
+
+    def line(self, group: Group) -> Waiting:
+        """Where messages wait for any member of the group."""
+        line = self.lines.get(group)
+        if line is None:
+            core = self.core
+            policy = DROP_NEWEST if core.policy == DISCONNECT_WHEN_FULL else core.policy
+            config = core.config
+            line = Waiting(core.budget, config.max_queued_messages, config.max_queued_bytes, policy)
+            self.lines[group] = line
+        return line
+
+    def is_full(self, group: Group) -> bool:
+        """Whether what is for the group is refused now."""
+        line = self.lines.get(group)
+        return line is not None and line.full
+
+    def pull(self, channel: Channel, session: Session) -> None:
+        """The member may have room: what waits in its groups is sent to it, and if nothing is left it is ready."""
+        full = False
+        now = self.core.hot.now
+        for group in self.core.router.groups.of(session):
+            member = group.member(session)
+            if member is None:
+                continue
+            line = self.lines.get(group)
+            if line is not None:
+                self._pull_from(line, group, member)
+            if not member.ready:
+                if has_room(member):
+                    group.readied(member, now)
+                else:
+                    full = True
+        channel.awaited = full
+
+    def _pull_from(self, line: Waiting, group: Group, member: Member) -> None:
+        now = self.core.hot.now
+        while has_room(member):
+            if line.first(now) is None:
+                break
+            delivery = line.take()
+            self.delivering.fetch(delivery)
+            if delivery.message.expires_at <= now:
+                self._drop(group, delivery, EXPIRED)
+                continue
+            group.dispatcher.taken(member, now)
+            self._offer(group, member, delivery.message)
+            self.delivering.forget(delivery)
+        self._tell_given_up(group, line)
+        if line.waiting() == 0:
+            self.lines.pop(group, None)
+        elif member.ready:
+            self._block(group, member)
+
+    # ---- back from a member ------------------------------------------------------------------------------------
+
+    def connected(self, channel: Channel, session: Session) -> None:
+        """A member's client is there: once its own messages are sent it takes what waits."""
+        channel.awaited = bool(self.lines)
+        channel.shares = bool(self.core.router.groups.of(session))
+
+    def left(self, session: Session, group: Group) -> None:
+        """The session has unsubscribed: what it was not sent goes to the others."""
+        channel = cast("Channel | None", session.connection)
+        unsent = session.outbound.take_of({group})
+        if unsent and channel is not None:
+            self.delivering.drain(channel)  # what waited behind them need not wait any more
+        self.again(unsent)
+        if len(group) == 0:
+            line = self.lines.pop(group, None)
+            if line is not None:
+                for delivery in line.take_all():
+                    self._drop(group, delivery, SESSION_ENDED)
+            if self.core.journal is not None:
+                self.core.journal.group_ended(group)
+
+    def take_unsent(self, channel: Channel, session: Session) -> list[Delivery]:
+        """The connection has ended. What its socket did not take of QoS 0 messages from groups: only somebody else can
+        get them. Where it cannot be told who chose a message (two subscriptions of the client match), it stays."""
+        back: list[Delivery] = []
+        if channel.backlog_size == 0 or not channel.shares or channel.alias_limit_out:
+            return back
+        stays = [unsent_part(channel)]
+        for packet in unsent_packets(channel):
+            group = self._only_group(channel, session, packet)
+            if group is not None and group.any_online():
+                message = message_of_packet(packet, channel.version, FROM_SERVER, "", self.core.hot.now)
+                back.append(Delivery(message, 0, False, None, group))
+            else:
+                stays.append(packet)
+        if back:
+            blob = b"".join(stays)
+            self.core.budget.used += len(blob) - channel.backlog_size
+            self.core.budget.sockets += len(blob) - channel.backlog_size
+            channel.backlog_size = len(blob)
+            channel.backlog = deque([blob]) if blob else None
+        return back
+
+    def _only_group(self, channel: Channel, session: Session, packet: bytes) -> Group | None:
+        """The group that a QoS 0 message on its way to the session is from; None: from none, or it is not certain."""
+        if packet[0] & 0xF6 != PUBLISH << 4:
+            return None
+        topic = message_of_packet(packet, channel.version, FROM_SERVER, "", 0.0).topic
+        matching = [each for each in session.subscriptions.values() if matches(each.filter, topic)]
+        if len(matching) != 1 or matching[0].share is None:
+            return None
+        return self.core.router.groups.get(matching[0].share, matching[0].filter)
+
+    def take_back(self, session: Session, ends: bool) -> list[Delivery]:
+        """The client has gone. What comes back of what it was given by its groups: if its session `ends` all that may,
+        else only what somebody else can take now. To be delivered `again`."""
+        back: list[Delivery] = []
+        if not session.in_groups:
+            return back
+        outbound = session.outbound
+        now = self.core.hot.now
+        for packet_id, flight in list(outbound.flights.items()):
+            group = flight.group
+            if flight.qos == 1 and isinstance(group, Group) and (ends or group.any_online()):
+                given = session.flight_delivery(flight)
+                given.journaled = flight.journaled
+                self.delivering.fetch(given)
+                delivery = Delivery(given.message, 1, False, None, group)
+                delivery.journaled = flight.journaled
+                back.append(delivery)
+                outbound.take_flight(packet_id)
+                member = group.member(session)
+                if member is not None:
+                    group.given_back(member, 1, 1, now)
+        groups: set[object] = {group for group in self.core.router.groups.of(session) if ends or group.any_online()}
+        for delivery in outbound.take_of(groups):
+            group = cast(Group, delivery.group)
+            member = group.member(session)
+            if member is not None:
+                group.given_back(member, 1, delivery.qos, now)
+            back.append(delivery)
+        return back
+
+    def again(self, back: list[Delivery]) -> None:
+        """Deliver what came back to others."""
+        for delivery in back:
+            group = cast(Group, delivery.group)
+            if len(group):
+                self.delivering.fetch(delivery)
+                self.deliver(group, delivery.message)
+                self.delivering.forget(delivery)
+            else:
+                self._drop(group, delivery, SESSION_ENDED)
+
+    def use_dispatcher(self, pattern: str, name: str) -> int:
+        """Let the groups that the pattern covers choose by another dispatcher; how many changed."""
+        rules = self.core.dispatcher_rules
+        rules.put_first(pattern, name)
+        changed = 0
+        for group in self.core.router.groups.all():
+            if covers(pattern, group.name) and group.dispatcher.name != name:
+                group.use(rules.new(group.name))
+                changed += 1
+        return changed
+
+    # ---- told --------------------------------------------------------------------------------------------------
+
+    def waiting(self, group: Group) -> int:
+        """Messages that wait in the group for anybody."""
+        line = self.lines.get(group)
+        return 0 if line is None else line.waiting()
+
+    def all_waiting(self) -> int:
+        return sum([line.waiting() for line in self.lines.values()])
+
+    def _tell_given_up(self, group: Group, line: Waiting) -> None:
+        if line.given_up is not None:
+            for delivery in line.take_given_up():
+                reason = self.delivering.why_given_up(delivery)
+                if reason == QUEUE_FULL and delivery.qos:
+                    self.delivering.tell_full(line, group.name)
+                self._drop(group, delivery, reason)
+
+    def _drop(self, group: Group, delivery: Delivery, reason: int) -> None:
+        if self.core.hooks.listens("publish_dropped"):
+            self.delivering.fetch(delivery)
+        self.delivering.forget(delivery)
+        self._dropped(group, delivery.message, reason)
+
+    def _dropped(self, group: Group, message: Message, reason: int) -> None:
+        self.core.stats.drops[reason] += 1
+        self.core.hooks.tell("publish_dropped", group.name, message)

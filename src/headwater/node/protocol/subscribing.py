@@ -1,0 +1,380 @@
+"""SUBSCRIBE and UNSUBSCRIBE, and the retained messages that a new subscription gets (MQTT 5.0, 3.8 … 3.11)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headwater.message import POSITION_PROPERTY, Subscription
+from headwater.node.access.access import Access
+from headwater.node.plane.background import BackgroundTask
+from headwater.node.plane.channel import Channel
+from headwater.node.protocol.core import ClientTask, Core
+from headwater.node.protocol.retained_sender import MORE, UNREAD, RetainedSender
+from headwater.node.protocol.sharing import Sharing
+from headwater.routing.topics import (
+    SHARE_PREFIX,
+    FilterTooDeep,
+    InvalidTopicFilter,
+    check_filter,
+    has_wildcard,
+    split_shared,
+)
+from headwater.session.session import Session
+from headwater.wire.decode import FilterList
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import V5, Packet, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
+from headwater.wire.reasons import (
+    MALFORMED_PACKET,
+    NO_SUBSCRIPTION_EXISTED,
+    PROTOCOL_ERROR,
+    QUOTA_EXCEEDED,
+    SHARED_SUBSCRIPTIONS_NOT_SUPPORTED,
+    SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED,
+    SUCCESS,
+    TOPIC_FILTER_INVALID,
+    UNSPECIFIED_ERROR,
+    WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED,
+)
+
+Parts = tuple[str | None, str]
+"""Of a topic filter: its share, if it has one, and the rest."""
+
+SOME: Final = 8
+"""Topic filters that are dealt with between two looks at the clock."""
+
+
+class _Subscribe(ClientTask):
+    """[MQTT-3.8.4-1 … 3.8.4-7] One SUBSCRIBE: a reason code per request, then the retained messages, as long as the
+    client's acknowledgements are not needed for them; the rest comes with those (retained_sender.py)."""
+
+    def __init__(
+        self,
+        subscribing: Subscribing,
+        channel: Channel,
+        session: Session,
+        packet_id: int,
+        requests: list[SubscribeRequest],
+    ) -> None:
+        super().__init__(subscribing.core, channel)
+        self.subscribing = subscribing
+        self.session = session
+        self.packet_id = packet_id
+        self.requests = requests
+        self.identifier = 0
+        self.positions = False
+        self.parts: list[Parts | None] = []
+        self.reasons: list[int] = []
+
+    def step(self) -> bool:
+        if len(self.parts) < len(self.requests):
+            self._look_at(len(self.parts))
+            if len(self.parts) < len(self.requests):
+                return True
+        done = len(self.reasons)
+        if done < len(self.requests):
+            for number in range(done, min(done + SOME, len(self.requests))):
+                self._subscribe(self.requests[number], self.parts[number])
+            if len(self.reasons) < len(self.requests):
+                return True
+            self.core.send(self.channel, Suback(self.packet_id, self.reasons))
+            if self.session.durable:
+                self.core.promise(self.channel)
+            self.subscribing.retained_sender.take_over(self.session, self)
+        result = self.subscribing.retained_sender.step(self.channel, self.session)
+        if result == UNREAD:
+            self.channel.waits = self
+        if result in (UNREAD, MORE):
+            return True
+        sharing = self.subscribing.sharing
+        if sharing.lines or self.channel.awaited:
+            sharing.pull(self.channel, self.session)  # a new member, or one that takes another QoS now
+        return False
+
+    def _look_at(self, first: int) -> None:
+        """All requests are looked at before one takes effect: a packet that breaks the protocol has none."""
+        for request in self.requests[first : first + 4 * SOME]:
+            self.parts.append(self.subscribing.allowed_parts(self.channel, request))
+
+    def _subscribe(self, request: SubscribeRequest, parts: Parts | None) -> None:
+        channel = self.channel
+        subscription = Subscription(
+            request.filter,
+            min(request.qos, channel.max_qos),
+            no_local=request.no_local or channel.bridge,
+            retain_as_published=request.retain_as_published or channel.bridge,
+            retain_handling=request.retain_handling,
+            identifier=self.identifier,
+            positions=self.positions,
+        )
+        reason = self.subscribing.subscribe_one(channel, self.session, request.filter, parts, subscription)
+        if reason >= UNSPECIFIED_ERROR and channel.version != V5:
+            reason = UNSPECIFIED_ERROR
+        self.reasons.append(reason)
+        self.core.hooks.tell("subscribed", channel, subscription, reason)
+
+
+class _Unsubscribe(ClientTask):
+    def __init__(
+        self, subscribing: Subscribing, channel: Channel, session: Session, packet_id: int, filters: list[str]
+    ) -> None:
+        super().__init__(subscribing.core, channel)
+        self.subscribing = subscribing
+        self.session = session
+        self.packet_id = packet_id
+        self.filters = filters
+        self.looked_at = 0
+        self.reasons: list[int] = []
+
+    def step(self) -> bool:
+        core = self.core
+        session = self.session
+        if self.looked_at < len(self.filters):  # as in _Subscribe
+            for name in self.filters[self.looked_at : self.looked_at + 4 * SOME]:
+                if name not in session.subscriptions:
+                    self.subscribing.parts_of(self.channel, name)
+            self.looked_at += 4 * SOME
+            if self.looked_at < len(self.filters):
+                return True
+        done = len(self.reasons)
+        for name in self.filters[done : done + SOME]:
+            subscription = session.subscriptions.pop(name, None)
+            if subscription is None:
+                self.reasons.append(NO_SUBSCRIPTION_EXISTED)
+                continue
+            self.subscribing.remove(session, subscription)
+            self.subscribing.retained_sender.cancel(session, subscription)
+            core.hooks.tell("unsubscribed", self.channel, name)
+            self.reasons.append(SUCCESS)
+        if len(self.reasons) < len(self.filters):
+            return True
+        core.send(self.channel, Unsuback(self.packet_id, self.reasons if self.channel.version == V5 else []))
+        if session.durable:
+            core.promise(self.channel)
+        return False
+
+
+class _Long(ClientTask):
+    """Decodes a packet, and then deals with it."""
+
+    def __init__(self, subscribing: Subscribing, channel: Channel, filters: FilterList) -> None:
+        super().__init__(subscribing.core, channel)
+        self.subscribing = subscribing
+        self.filters = filters
+        self.task: ClientTask | None = None
+
+    def step(self) -> bool:
+        if self.task is not None:
+            return self.task.step()
+        if not self.filters.decode(4 * SOME):
+            self.task = self.subscribing.task(self.channel, self.filters.packet)
+        return True
+
+
+class _Removal(BackgroundTask):
+    """The subscriptions of a session that has ended."""
+
+    def __init__(self, subscribing: Subscribing, session: Session, left: dict[str, Subscription], number: int) -> None:
+        self.subscribing = subscribing
+        self.session = session
+        self.left = left
+        self.number = number
+
+    def piece(self) -> bool:
+        for _ in range(min(SOME, len(self.left))):
+            self.subscribing.remove_from(self.number, self.session, self.left.popitem()[1])
+        return bool(self.left)
+
+
+class Subscribing:
+    def __init__(self, core: Core, access: Access, retained_sender: RetainedSender, sharing: Sharing) -> None:
+        self.core = core
+        self.access = access
+        self.retained_sender = retained_sender
+        self.sharing = sharing
+        self.count = 0
+
+    def packet(self, channel: Channel, packet: Packet) -> bool:
+        """Deal with a packet if it is one of these."""
+        if not isinstance(packet, (Subscribe, Unsubscribe)):
+            return False
+        self.core.begin(self.task(channel, packet))
+        return True
+
+    def long_packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
+        """The same for one with so many topic filters that decoding them takes long."""
+        filters = FilterList(first_byte, body, channel.version, self.core.config.max_user_properties)
+        self.core.begin(_Long(self, channel, filters))
+
+    def task(self, channel: Channel, packet: Packet) -> ClientTask:
+        if isinstance(packet, Subscribe):
+            return self._subscribe(channel, packet)
+        assert isinstance(packet, Unsubscribe)
+        return self._unsubscribe(channel, packet)
+
+    def _subscribe(self, channel: Channel, packet: Subscribe) -> ClientTask:
+        session = channel.session
+        assert session is not None
+        core = self.core
+        requests = core.hooks.transform("subscribe", packet.requests, channel)
+        work = _Subscribe(self, channel, session, packet.packet_id, requests)
+        if packet.properties is not None:
+            if packet.properties.subscription_identifiers:
+                work.identifier = packet.properties.subscription_identifiers[0]
+            work.positions = (POSITION_PROPERTY, "yes") in (packet.properties.user_properties or [])
+        if work.identifier and not core.config.subscription_identifier_available:
+            raise RemoteProtocolError(
+                SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED, "subscription identifiers are not supported"
+            )
+        return work
+
+    def _unsubscribe(self, channel: Channel, packet: Unsubscribe) -> ClientTask:
+        session = channel.session
+        assert session is not None
+        filters = self.core.hooks.transform("unsubscribe", packet.filters, channel)
+        return _Unsubscribe(self, channel, session, packet.packet_id, filters)
+
+    def subscribe_one(
+        self, channel: Channel, session: Session, name: str, parts: Parts | None, subscription: Subscription
+    ) -> int:
+        """Make one subscription, or say why not; `parts` are `allowed_parts`."""
+        if parts is None:
+            return TOPIC_FILTER_INVALID
+        subscription.share, subscription.filter = parts
+        reason = self._check(channel, subscription)
+        if reason >= UNSPECIFIED_ERROR:
+            return reason
+        old = session.subscriptions.get(name)
+        is_new = old is None
+        if is_new and len(session.subscriptions) >= self.core.config.max_subscriptions:
+            return QUOTA_EXCEEDED
+        if is_new and not self.access.quotas.room_for_subscription(session, subscription):
+            return QUOTA_EXCEEDED
+        session.subscriptions[name] = subscription
+        self._retained_for(session, subscription, old)
+        if subscription.share is not None and channel.backlog_size == 0:
+            channel.shares = True
+        self._route(session, subscription)
+        self._keep(session, name, subscription)
+        if is_new:
+            self.count += 1
+            self.access.quotas.subscribed(session, subscription)
+        return subscription.qos
+
+    def _retained_for(self, session: Session, subscription: Subscription, old: Subscription | None) -> None:
+        """[MQTT-3.3.1-9 … 3.3.1-11] Whether a subscription gets retained messages; what an older one of this filter has
+        not got yet, it gets anyway."""
+        if subscription.share is not None:
+            return
+        sender = self.retained_sender
+        handling = subscription.retain_handling
+        if handling == 0 or (handling == 1 and old is None):
+            subscription.retained_pending = True
+            sender.owe(session, subscription)
+        elif old is not None and old.retained_pending:
+            subscription.retained_pending = True
+            sender.replace(session, old, subscription)
+
+    def restore(self, session: Session, subscription: Subscription) -> None:
+        """A subscription of a session that was on disk, and whose client is away."""
+        self.count += 1
+        if subscription.retained_pending:
+            self.retained_sender.owe(session, subscription)
+        self._route(session, subscription)
+        if subscription.share is not None:
+            self.core.router.groups.set_online(session, False)
+
+    def _route(self, session: Session, subscription: Subscription) -> None:
+        if subscription.positions and subscription.share is not None and self.core.coordinator is not None:
+            self.core.coordinator.groups_ask = True
+        if subscription.share is not None:
+            session.in_groups = True
+        self.core.router.subscribe(session, subscription)
+
+    def _keep(self, session: Session, name: str, subscription: Subscription) -> None:
+        journal = self.core.journal
+        if journal is not None and session.durable:
+            journal.subscribed(session, name, subscription)
+            if subscription.share is not None:
+                group = self.core.router.groups.get(subscription.share, subscription.filter)
+                if group is not None:
+                    journal.joined(group)
+
+    def allowed_parts(self, channel: Channel, request: SubscribeRequest) -> Parts | None:
+        """As `parts_of`; raises RemoteProtocolError as well where a client asks for what it was told not to."""
+        config = self.core.config
+        if len(request.filter.encode()) > config.max_topic_length:
+            return None
+        parts = self.parts_of(channel, request.filter)
+        if parts is None or channel.version != V5:
+            return parts  # a 3.1.1 client could not know what is not supported
+        share, filter = parts
+        if share is not None:
+            if request.no_local:
+                raise RemoteProtocolError(PROTOCOL_ERROR, "no local on a shared subscription")  # [MQTT-3.8.3-4]
+            if not config.shared_subscription_available:
+                raise RemoteProtocolError(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are not supported")
+        if not config.wildcard_subscription_available and has_wildcard(filter):
+            raise RemoteProtocolError(WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards are not supported")
+        return parts
+
+    def _check(self, channel: Channel, subscription: Subscription) -> int:
+        config = self.core.config
+        if subscription.share is not None and not config.shared_subscription_available:
+            return SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+        if not config.wildcard_subscription_available and has_wildcard(subscription.filter):
+            return WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
+        rights = channel.rights
+        if rights is not None and not rights.may_subscribe(subscription.filter, subscription.share is not None):
+            return self.access.settings.refused_subscription
+        refusal = self.core.hooks.allow("acl_check", channel, subscription.filter, False)
+        return SUCCESS if refusal is None else refusal.reason
+
+    def parts_of(self, channel: Channel, name: str) -> Parts | None:
+        """The share of a filter, if it has one, and the rest. None: it is correctly formed, and not accepted.
+
+        [MQTT-4.7.1-1, 4.7.1-2, 4.8.2-1, 4.8.2-2] One that cannot be is data that the protocol does not allow, which
+        ends the connection [MQTT-4.13.1-1; 3.1.1: MQTT-4.8.0-1]: 0x8F is for those that are "correctly formed".
+        Mosquitto calls the packet malformed. 3.1.1 knows no shared subscriptions: nothing is wrong with a `$share/g`.
+        """
+        terse = self.core.config.terse
+        try:
+            parts = split_shared(name)
+        except InvalidTopicFilter as error:
+            if channel.version != V5:
+                return None
+            raise RemoteProtocolError(MALFORMED_PACKET if terse else PROTOCOL_ERROR, str(error)) from None
+        try:
+            check_filter(parts[1], self.core.config.max_topic_levels)
+        except FilterTooDeep:
+            return None
+        except InvalidTopicFilter as error:
+            raise RemoteProtocolError(MALFORMED_PACKET if terse else PROTOCOL_ERROR, str(error)) from None
+        return parts
+
+    def remove_all(self, session: Session) -> None:
+        """The session has ended. Those of its subscriptions that would still lead somewhere, to shared groups, go now,
+        the others when there is time; what they lead to is nothing to it any more (`Delivering.offer`)."""
+        for group in self.core.router.groups.of(session):
+            subscription = session.subscriptions.pop(f"{SHARE_PREFIX}{group.share}/{group.filter}", None)
+            if subscription is not None:
+                self.remove(session, subscription)
+        self.retained_sender.forget(session)
+        left = session.subscriptions
+        session.subscriptions = {}
+        if left:
+            self.core.do(_Removal(self, session, left, session.number if session.durable else 0))
+
+    def remove(self, session: Session, subscription: Subscription) -> None:
+        self.remove_from(session.number if session.durable else 0, session, subscription)
+
+    def remove_from(self, number: int, session: Session, subscription: Subscription) -> None:
+        """`number`: that of the session, as long as it was kept on disk, else 0."""
+        self.count -= 1
+        self.access.quotas.unsubscribed(session, subscription)
+        if number and self.core.journal is not None:
+            self.core.journal.unsubscribed(number, subscription.name)
+        share = subscription.share
+        group = None if share is None else self.core.router.groups.get(share, subscription.filter)
+        self.core.router.unsubscribe(session, subscription)
+        if group is not None:
+            self.sharing.left(session, group)

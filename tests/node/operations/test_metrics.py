@@ -1,0 +1,95 @@
+"""Figures for Prometheus beyond those of tests/node/admin/test_app.py: groups, and lag."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from headwater.node.operations.metrics import MOST_GROUPS, BrokerCollector, InsideCollector
+from headwater.node.operations.seen import LAG_EVERY, Lag, see
+from headwater.node.protocol.group_view import GroupView, MemberView
+from headwater.node.protocol.statistics import Statistics
+from tests.node.admin.api import Api
+
+
+def member(online: bool, ready: bool) -> MemberView:
+    return MemberView("c", online, ready, 0, 0, None, 1)
+
+
+def test_members_are_counted_by_state() -> None:
+    members = [member(True, True), member(True, False), member(True, False), member(False, False)]
+    collector = BrokerCollector(Statistics, lambda: [GroupView("$share/g/x", "random", 7, 3, members)])
+    said = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in collector.collect()
+        for sample in family.samples
+        if "shared_group_" in sample.name
+    }
+    assert said == {
+        ("headwater_shared_group_messages_sent_total", "$share/g/x"): 7,
+        ("headwater_shared_group_waiting_messages", "$share/g/x"): 3,
+        ("headwater_shared_group_members", "$share/g/x", "ready"): 1,
+        ("headwater_shared_group_members", "$share/g/x", "busy"): 2,
+        ("headwater_shared_group_members", "$share/g/x", "away"): 1,
+    }
+
+
+def test_groups_are_bounded() -> None:
+    groups = [GroupView(f"$share/g/{number}", "random", 0, 0, []) for number in range(MOST_GROUPS + 5)]
+    collector = BrokerCollector(Statistics, lambda: groups)
+    named = {sample.labels.get("group") for family in collector.collect() for sample in family.samples} - {None}
+    assert len(named) == MOST_GROUPS
+
+
+def test_lag_is_how_late_a_timer_is() -> None:
+    api = Api()
+    registry = CollectorRegistry()
+    lag = Lag(api.broker)
+    registry.register(InsideCollector(lambda: see(api.broker, [], lag=lag.seen)))
+    lag.start()
+    timers = api.memory.server.timers
+    assert timers.soonest <= time.monotonic() + LAG_EVERY
+    lag._due -= 0.3  # as if it had been due that much earlier
+    timers.run(timers.soonest)
+
+    def value(name: str, **labels: str) -> float:
+        found = registry.get_sample_value(f"headwater_loop_lag_seconds_{name}", labels)
+        assert found is not None
+        return found
+
+    assert value("count") == 1
+    assert 0.2 - LAG_EVERY <= value("sum") < 5
+    assert value("bucket", le="0.05") == 0
+    assert len(timers) == 1, "the next look is set"
+    lag.stop()
+    timers.run(timers.soonest)
+    assert len(timers) == 0
+
+
+def test_what_should_not_grow_is_shown() -> None:
+    api = Api()
+
+    def figures() -> dict[str, float]:
+        text = api.call("GET", "/metrics").text
+        lines = [line.split() for line in text.splitlines() if line.startswith("headwater_") and "{" not in line]
+        return {name.removeprefix("headwater_"): float(value) for name, value in lines}
+
+    gc.collect()  # or it might come in between
+    before = figures()
+    api.memory.server.timers.at(time.monotonic() + 1000, lambda: None)
+    kept = [[number] for number in range(50_000)]
+    after = figures()
+    assert after["timers"] == before["timers"] + 1
+    assert after["tasks"] >= 1
+    assert after["memory_blocks"] >= before["memory_blocks"] + len(kept)
+
+
+def test_every_figure_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+    groups = [GroupView("$share/g/x", "random", 0, 0, [member(True, True)])]
+    for family in BrokerCollector(Statistics, lambda: groups).collect():
+        name = family.name.removeprefix("headwater_") + ("_total" if family.type == "counter" else "")
+        assert f"`{name}`" in page or f"`{name}{{" in page, f"{name} is not in the table of docs/operations.md"
