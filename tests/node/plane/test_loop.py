@@ -11,16 +11,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.message import Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
 from headwater.node.plane.background import BackgroundTask
-from headwater.node.plane.channel import FIRST_READ
-from headwater.node.plane.loop import LARGEST_READ, LONG_READ, SMALLEST_READ, EpollPlane
+from headwater.node.plane.channel import FIRST_READ, RESTING
+from headwater.node.plane.loop import LARGEST_READ, LONG_READ, SMALLEST_READ, WORK, EpollPlane
 from headwater.node.plane.selector import run
 from headwater.node.protocol.server import Server
+from headwater.session.connection import CONNECTED, NEW
 from headwater.wire import encode
-from headwater.wire.packets import Connect
+from headwater.wire.packets import Connect, Pingresp, Publish, Subscribe, SubscribeRequest
 from tests.node.memory import MemoryBroker
 
 CONNECT = encode(Connect("", 5), 5)
@@ -269,7 +271,7 @@ def test_kinds_of_work_that_may_wait_take_turns(peers: Peers) -> None:
 
     class Endless(BackgroundTask):
         def piece(self) -> bool:
-            done.append("chore")
+            done.append("background")
             return True
 
     peers.server.background.add(Endless())
@@ -287,4 +289,105 @@ def test_kinds_of_work_that_may_wait_take_turns(peers: Peers) -> None:
             done += ["newcomer" for each in answered if each in newcomers]
             assert len(done) == before + 1, "one kind in each turn"
         plane.unlisten(theirs.fileno())
-    assert {kind: done.count(kind) for kind in done} == {"entrance": 3, "newcomer": 3, "chore": 3}
+    assert {kind: done.count(kind) for kind in done} == {"entrance": 3, "newcomer": 3, "background": 3}
+
+
+def slow_plane(peers: Peers) -> EpollPlane:
+    """Each look at the clock takes longer than a slice: a turn does as little as it can of what may wait."""
+    plane = peers.server.plane
+    assert isinstance(plane, EpollPlane)
+    ticks = itertools.count()
+    plane.clock = lambda: next(ticks) / 1000
+    return plane
+
+
+def received(client: socket.socket) -> bytes:
+    client.setblocking(False)
+    try:
+        return client.recv(65536)
+    except BlockingIOError:
+        return b""
+
+
+def test_sends_that_came_of_patient_work_are_spread_over_turns(peers: Peers) -> None:
+    """A message for many is many sends: who sends little is served between them, and each client gets all in order."""
+    plane = peers.server.plane
+    assert isinstance(plane, EpollPlane)
+    readers = [peers.new() for _ in range(20)]
+    for number, each in enumerate(readers):
+        each.sendall(encode(Connect(f"r{number}", 5), 5) + encode(Subscribe(1, [SubscribeRequest("t", 0)]), 5))
+    quick, busy = peers.new(), peers.new()
+    quick.sendall(CONNECT)
+    busy.sendall(encode(Connect("busy", 5), 5))
+    while len([each for each in peers.server.channels if each.state == CONNECTED]) < 22:
+        turn(peers)
+    turn(peers)
+    peers.answers()
+    next(each for each in peers.server.channels if each.client_id == "busy").heavy = True
+    slow_plane(peers)
+    plane.light_at = 1e9  # somebody sends little all the time
+    message = encode(Publish("t", b"for all"), 5)
+    busy.sendall(message)
+    turn(peers)
+    assert len(peers.server.hot.unsent) > 10
+    with peers.server.turn():
+        peers.server.publishing.route(Message("t", b"the next"), None)  # goes out behind the first
+    waited = 0
+    while peers.server.hot.unsent:
+        quick.sendall(PINGREQ)
+        turn(peers)
+        assert received(quick) == encode(Pingresp(), 5)
+        waited += 1
+    assert waited > 5
+    assert [received(each) for each in readers] == [message + encode(Publish("t", b"the next"), 5)] * 20
+
+
+def test_who_has_hung_up_is_parted_from_behind_others_and_before_it_comes_back(peers: Peers) -> None:
+    plane = slow_plane(peers)
+    quick = peers.new()
+    quick.sendall(CONNECT)
+    turn(peers)
+    gone = []
+    for number in range(5):
+        each = peers.new()
+        each.sendall(encode(Connect(f"gone{number}", 5), 5))
+        turn(peers)
+        gone.append(each)
+    while any(channel.state == NEW for channel in peers.server.channels):
+        turn(peers)
+    peers.answers()
+    for each in gone:
+        each.close()
+    quick.sendall(PINGREQ)
+    turn(peers)
+    assert received(quick) == encode(Pingresp(), 5)
+    assert len(plane.departed) >= 3
+    again = peers.new()
+    again.sendall(encode(Connect("gone4", 5), 5))
+    while not (answer := received(again)):
+        turn(peers)
+    assert answer[0] == 0x20 and not plane.departed
+    assert {channel.client_id for channel in peers.server.channels} >= {"gone4"}
+
+
+def test_a_process_of_real_time_priority_rests_from_those_who_send_much(peers: Peers) -> None:
+    plane = peers.server.plane
+    assert isinstance(plane, EpollPlane)
+    busy = peers.new()
+    busy.sendall(CONNECT)
+    turn(peers)
+    peers.answers()
+    channel = next(each for each in peers.server.channels if each.client_id)
+    channel.heavy = True
+    plane.rests = True
+    plane.worked = WORK
+    busy.sendall(PINGREQ)
+    turn(peers)
+    assert plane.resting == [channel] and channel.paused & RESTING
+    peers.answers()
+    busy.sendall(PINGREQ)
+    plane.rest_until = 0.0
+    turn(peers)
+    turn(peers)
+    assert not plane.resting and not channel.paused & RESTING
+    assert received(busy) == encode(Pingresp(), 5)

@@ -22,7 +22,7 @@ from mypy_extensions import mypyc_attr
 
 log = logging.getLogger("headwater.background")
 
-SLICE: Final = 0.00003
+SLICE: Final = 0.00002
 """Seconds of a turn for work that may wait."""
 
 

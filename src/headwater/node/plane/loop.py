@@ -8,13 +8,15 @@ ready, when it was interrupted, or at the caller's deadline. `selector.py` puts 
 `GuestPlane` does the same under any asyncio loop (uvloop, somebody's application) through add_reader and call_soon.
 Registrations with epoll change only when a write blocks or a reader must be paused.
 
-Those who are connected and send little come first. Four kinds of work may wait until they have got theirs: connections
+Those who are connected and send little come first. Six kinds of work may wait until they have got theirs: connections
 to accept, reading from those who are not connected (a handshake, a password, a session cost many times as much as a
-message), reading from those who send much, and background tasks (background.py). A turn has one slice of time for them
-and deals with one kind at least, the next turn with the next kind: what is left is ready again then. So nobody waits
-for more than one slice, and for what cannot be divided. As long as only such work comes, a turn has time for all kinds.
-Who sends much is read from in larger pieces, unless dealing with those takes long; if many do, a turn has time for some
-of them, and the next one for others.
+message), parting from those who have hung up (a session ends, a will is published), reading from those who send much,
+background tasks (background.py), and sending what came of all these. A turn has one slice of time for them and deals
+with one kind at least, the next turn with the next kind: what is left is ready again then. So nobody waits for more
+than one slice, and for what cannot be divided. As long as only such work comes, a turn has time for all kinds. Who
+sends much is read from in larger pieces, unless dealing with those takes long; if many do, a turn has time for some of
+them, and the next one for others. While sends wait there is neither more to read from those who send much nor are there
+background tasks: both could only add to what waits.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import os
 import select
 import time
 from asyncio import AbstractEventLoop, TimerHandle
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -30,7 +33,7 @@ from mypy_extensions import mypyc_attr
 
 from headwater.message import NEVER
 from headwater.node.plane.background import SLICE
-from headwater.node.plane.channel import Channel
+from headwater.node.plane.channel import RESTING, Channel
 from headwater.node.plane.polling import poll_of
 from headwater.node.plane.timers import Timers
 from headwater.node.plane.turn import Turn
@@ -44,23 +47,25 @@ GONE: Final = select.EPOLLERR | select.EPOLLHUP
 MAX_EVENTS: Final = 64
 WORK: Final = 0.005
 REST: Final = 0.002
-"""Seconds of background tasks without a pause, and of the pause, in which others are served. Only a process of
-real-time priority needs it: from one that is never idle Linux takes the processor away for 50 ms in a second, and all
-clients wait."""
+"""Seconds of background tasks, and of reading from those who send much, without a pause, and of the pause, in which
+others are served. Only a process of real-time priority needs it: from one that is never idle Linux takes the processor
+away for 50 ms in a second, and all clients wait."""
 SPARE: Final = 0.0001
 """Seconds of a turn for newcomers as long as nobody who sends little sends anything."""
 ENTRANCES: Final = 0
 NEWCOMERS: Final = 1
 HEAVY: Final = 2
 BACKGROUND: Final = 3
-KINDS: Final = 4
+DEPARTED: Final = 4
+SENDS: Final = 5
+KINDS: Final = 6
 """Kinds of work that may wait."""
 SMALLEST_READ: Final = 120
 MEASURED_READ: Final = 480
 """Bytes from which on it is measured how long dealing with them takes."""
 HEAVY_READ: Final = 3840
 """A connection that is asked for more bytes than this at once sends much: behind others, and not in every turn."""
-LONG_READ: Final = 0.00003
+LONG_READ: Final = 0.00002
 """Seconds to deal with what was read at once: above, the next piece is half as large."""
 LONG_READ_ALONE: Final = 0.0003
 """The same as long as only those who send much send anything."""
@@ -116,10 +121,10 @@ class Plane:
         except BlockingIOError:
             return
         except OSError:
-            hot.slow.lost(channel)
+            self._ended(channel)
             return
         if not data:
-            hot.slow.lost(channel)
+            self._ended(channel)
             return
         size = len(data)
         if channel.state == CLOSING:
@@ -136,6 +141,10 @@ class Plane:
             channel.read_size = max(size // 2, SMALLEST_READ)
         elif size == channel.read_size and took < self.long_read / 2 and size < LARGEST_READ:
             channel.read_size = size * 2
+
+    def _ended(self, channel: Channel) -> None:
+        """The client has hung up."""
+        self.hot.slow.lost(channel)
 
     def _write(self, channel: Channel) -> None:
         hot = self.hot
@@ -168,7 +177,7 @@ class EpollPlane(Plane):
         self.urgent: set[int] = set()
         self.interrupted = False
         self.worked = 0.0
-        """Seconds of background tasks since the last pause."""
+        """Seconds of reading from those who send much, and of background tasks, since the last pause."""
         self.rests = has_real_time_priority()
         self.rest_until = 0.0
         self.light_at = 0.0
@@ -177,6 +186,9 @@ class EpollPlane(Plane):
         self.next_newcomer = 0
         self.heavy: list[Channel] = []
         self.next_heavy = 0
+        self.resting: list[Channel] = []
+        """Those who send much and are not read from during the pause."""
+        self.departed: deque[Channel] = deque()
         self.next_kind = 0
 
     def add(self, channel: Channel) -> None:
@@ -184,6 +196,8 @@ class EpollPlane(Plane):
         self.epoll.register(channel.fd, READABLE)
 
     def watch(self, channel: Channel, readable: bool, writable: bool) -> None:
+        if channel.departed:
+            return
         reads = readable and not channel.paused
         self.epoll.modify(channel.fd, (READABLE if reads else 0) | (WRITABLE if writable else 0))
 
@@ -221,14 +235,15 @@ class EpollPlane(Plane):
         while True:
             wake_at = timers.soonest if timers.soonest < deadline else deadline
             wait = -1.0 if wake_at == NEVER else wake_at - now if wake_at > now else 0.0
-            if background:
-                if self.worked >= WORK and self.rests:
-                    self.worked = 0.0
-                    self.rest_until = now + REST
+            if hot.unsent or self.departed:
+                wait = 0.0
+            elif background or self.resting:
                 rest = self.rest_until - now
                 wait = 0.0 if rest <= 0.0 else rest if wait < 0.0 or rest < wait else wait
             events = poll(wait, MAX_EVENTS)
             now = clock()
+            if self.resting and now >= self.rest_until:
+                self._go_on()
             hot.now = now
             hot.until = now + SLICE
             others: list[tuple[int, int]] | None = None
@@ -266,7 +281,7 @@ class EpollPlane(Plane):
                     hot.slow.crashed(channel)
             if hot.open or hot.dirty or hot.changed or timers.soonest <= now:
                 self._end_turn(now)
-            if self.heavy or self.newcomers or self.entrances or background:
+            if self.heavy or self.newcomers or self.entrances or background or hot.unsent or self.departed:
                 self._serve_patient(now)
             if others is not None:
                 return others
@@ -296,17 +311,31 @@ class EpollPlane(Plane):
             self.next_kind = kind
             if not alone and self.clock() > began + SLICE:
                 break
+        if self.worked >= WORK and self.rests:
+            self._rest(self.clock())
         self.entrances.clear()
         self.newcomers.clear()
         self.heavy.clear()
-        if hot.open or hot.dirty or hot.changed or self.timers.soonest <= now:
-            self._end_turn(now)
+        if alone:
+            if hot.open or hot.dirty or hot.changed:
+                self._end_turn(now)
+        else:
+            while hot.open or hot.dirty or hot.changed:
+                hot.flush_later()
+            if hot.unsent:
+                hot.send_some(began + SLICE)
 
     def _has_work(self, kind: int, now: float) -> bool:
         if kind == ENTRANCES:
             return bool(self.entrances)
         if kind == NEWCOMERS:
-            return bool(self.newcomers)
+            return bool(self.newcomers) and not self.departed  # who comes back has gone first
+        if kind == DEPARTED:
+            return bool(self.departed)
+        if kind == SENDS:
+            return bool(self.hot.unsent)
+        if self.hot.unsent:
+            return False
         if kind == HEAVY:
             return bool(self.heavy)
         return now >= self.rest_until and bool(self.hot.background.waiting)
@@ -322,16 +351,38 @@ class EpollPlane(Plane):
         elif kind == HEAVY:
             self.hot.until = began + SLICE
             self.next_heavy = self._read_some(self.heavy, self.next_heavy, False)
+            self.worked += self.clock() - began
+        elif kind == DEPARTED:
+            self._part_from_some()
+        elif kind == SENDS:
+            self.hot.send_some(self.hot.until)
         else:
             # Half as long as the rest of the turn has taken, if that is more: else they would never end under load.
             self.hot.until = began + max(SLICE, (began - now) / 2)
             self.hot.background.run(self.hot.until)
             self.worked += self.clock() - began
 
+    def _rest(self, now: float) -> None:
+        """Neither background tasks nor those who send much, for a while."""
+        self.worked = 0.0
+        self.rest_until = now + REST
+        for channel in self.heavy:
+            if channel.fd >= 0 and not channel.departed:
+                channel.paused |= RESTING
+                self.watch(channel, False, channel.backlog_size > 0)
+                self.resting.append(channel)
+
+    def _go_on(self) -> None:
+        for channel in self.resting:
+            channel.paused &= ~RESTING
+            if channel.fd >= 0 and not channel.paused:
+                self.watch(channel, not channel.congested, channel.backlog_size > 0)
+        self.resting.clear()
+
     def _read_some(self, channels: list[Channel], first: int, paused: bool) -> int:
         """From these, in turn, as long as there is time; from one at least; `paused`: even from such as are not to be
         read from, of which something is told only when they have gone. Returns whose turn is next."""
-        until = self.hot.until
+        until = self.hot.until - SLICE / 2  # the next one may take a slice, too
         first %= len(channels)
         for number in range(first, first + len(channels)):
             channel = channels[number % len(channels)]
@@ -343,6 +394,25 @@ class EpollPlane(Plane):
             if self.clock() > until:
                 break
         return number + 1
+
+    def _ended(self, channel: Channel) -> None:
+        """Nothing more is told of it; the rest may wait."""
+        if not channel.departed:
+            channel.departed = True
+            self.epoll.unregister(channel.fd)
+            self.departed.append(channel)
+
+    def _part_from_some(self) -> None:
+        """From those who have hung up, as long as there is time; from one at least."""
+        while self.departed:
+            channel = self.departed.popleft()
+            try:
+                if channel.fd >= 0:
+                    self.hot.slow.lost(channel)
+            except Exception:  # one connection's end must never be the broker's
+                self.hot.slow.crashed(channel)
+            if self.clock() > self.hot.until:
+                break
 
     def wake(self) -> None:
         # Callers from outside a turn run inside asyncio; the next `run` looks at what they left.

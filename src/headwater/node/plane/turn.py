@@ -5,12 +5,15 @@ channel by another way must not overtake it. So a channel is claimed by the one 
 another batch that wants to hold something for it, or anything written directly, first settles what is held. While a
 single batch is open, which is the usual case, there is nothing to claim.
 
-At the end of the turn each channel gets one send. What the socket does not take waits in the channel's backlog, in
-pieces, bounded by `outbound_buffer` and by the budget of all that waits.
+At the end of the turn each channel gets one send. What came of work that may wait is sent in slices: a message for a
+thousand channels is a thousand sends, and others need not wait for all of them. A channel whose send has to wait stays
+`dirty`, so what is written to it meanwhile goes out behind it, in the same send. What the socket does not take waits in
+the channel's backlog, in pieces, bounded by `outbound_buffer` and by the budget of all that waits.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import Final
 
@@ -76,6 +79,8 @@ class Turn:
         self.background = BackgroundTasks()
         self.open: list[Batch] = []
         self.dirty: list[Channel] = []
+        self.unsent: deque[Channel] = deque()
+        """Those that something is to be sent to in later turns."""
         self.journal: Journaling | None = None
         self.changed = False
         """Something that is kept on disk has changed in this turn."""
@@ -186,19 +191,39 @@ class Turn:
 
     def flush(self) -> None:
         """The end of a turn: one send for each connection that has something."""
-        if self.open:
-            self.settle_all()
-        if self.changed and self.journal is not None:
-            self.journal.turn_ended()
+        self._end()
         if self.dirty:
             channels = self.dirty
             self.dirty = []
             for channel in channels:
-                channel.dirty = False
-                try:
-                    self.transmit(channel)
-                except Exception:
-                    self.slow.crashed(channel)
+                self._send_once(channel)
+
+    def flush_later(self) -> None:
+        """The end of a turn whose sends may wait (`send_some`)."""
+        self._end()
+        self.unsent.extend(self.dirty)
+        self.dirty = []
+
+    def _end(self) -> None:
+        if self.open:
+            self.settle_all()
+        if self.changed and self.journal is not None:
+            self.journal.turn_ended()
+
+    def send_some(self, until: float) -> None:
+        """Those that have waited longest, one at least, until this time of `time.monotonic`."""
+        unsent = self.unsent
+        while unsent:
+            self._send_once(unsent.popleft())
+            if time.monotonic() > until:
+                break
+
+    def _send_once(self, channel: Channel) -> None:
+        channel.dirty = False
+        try:
+            self.transmit(channel)
+        except Exception:
+            self.slow.crashed(channel)
 
     def transmit(self, channel: Channel) -> None:
         """Send what the channel has, or withhold it if it promises what is not on disk yet."""

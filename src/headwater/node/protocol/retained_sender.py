@@ -213,7 +213,7 @@ class RetainedSender:
         if pending is not None and pending.worker is None:
             work = _Work(self, channel, session, pending)
             pending.worker = work
-            self.core.do(work)
+            self.core.background.add(work)  # many may acknowledge in one turn
 
     def take_over(self, session: Session, worker: BackgroundTask) -> None:
         """This task goes on with it from now on."""
