@@ -65,12 +65,13 @@ INSIDE_NODE: dict[str, str] = {
         persistence.memory persistence.notes persistence.rocks persistence.schema persistence.folder persistence.export
         persistence.exchange persistence.importing persistence.mosquitto_db persistence.repairing persistence.backup
         delivery delivery.coordinator delivery.properties delivery.storing delivery.known_properties""",
-    "protocol": """protocol protocol.* access access.access access.limits access.passwords access.quotas access.rules
-        access.tokens access.verifier access.verifying destinations.fanouts destinations.groups destinations.local
-        destinations.members destinations.recipients advice advice.advising advice.document advice.weights bridge
-        bridge.inside bridge.path bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans
-        bridge.preparing bridge.pump bridge.view persistence.committing persistence.recovery persistence.persistence
-        delivery.trimming delivery.opening transports.handshakes""",
+    "protocol": """protocol protocol.* access access.access access.limits access.passwords access.quotas
+        access.rules access.publish_rights access.tokens access.verifier access.verifying destinations.fanouts
+        destinations.groups destinations.local destinations.members destinations.recipients advice advice.advising
+        advice.document advice.weights bridge bridge.inside bridge.path bridge.bridge bridge.bridges
+        bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump bridge.view
+        persistence.committing persistence.recovery persistence.persistence delivery.trimming delivery.opening
+        transports.handshakes""",
     "operations": """ broker run operations operations.* bridge.metrics advice.metrics delivery.metrics delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.serving admin admin.* http
         http.*""",

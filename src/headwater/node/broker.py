@@ -27,6 +27,7 @@ from headwater.node.config import Config
 from headwater.node.hooks import Hooks
 from headwater.node.plane.loop import EpollPlane, GuestPlane
 from headwater.node.plane.selector import HotEventLoop
+from headwater.node.protocol.admission import PROGRAM, TOO_MANY_TOPICS, Publication
 from headwater.node.protocol.group_view import GroupView, view_groups
 from headwater.node.protocol.server import Server
 from headwater.node.protocol.statistics import Statistics, statistics_of
@@ -34,7 +35,7 @@ from headwater.node.protocol.sys_topics import SysTopics
 from headwater.node.transports.handshakes import Handshaking
 from headwater.node.transports.listener import Listener
 from headwater.node.transports.settings import ListenerSettings
-from headwater.routing.topics import check_name
+from headwater.routing.topics import InvalidTopicName
 from headwater.wire.reasons import SERVER_SHUTTING_DOWN
 
 if TYPE_CHECKING:
@@ -350,10 +351,10 @@ class Broker:
     def publish(self, message: Message) -> int:
         """Route a message of the program's own, as if a client had published it. Returns its position, which holds when
         it is `committed`; 0 if its topic is not stored. ValueError: no topic name. TooManyTopics: nothing is done."""
-        check_name(message.topic, self.config.max_topic_levels)
         with self.server.turn():
-            if self.server.publishing.is_refused(message):
-                raise TooManyTopics(f"the store has as many topics as it may have ({self.config.store.max_topics})")
+            denied = self.server.admission.admit(Publication(PROGRAM, message, None))
+            if denied is not None:
+                raise (TooManyTopics if denied.why == TOO_MANY_TOPICS else InvalidTopicName)(denied.text)
             self.server.publishing.route(message, None)
         return message.position
 

@@ -7,7 +7,7 @@ Theory. Two bounds, and two answers to what does not fit:
   before they are acknowledged.
 - That of all lines, with what is in flight and what waits for sockets: the `Budget`. It is of nobody's choosing, so
   nothing that was acknowledged is lost to it. Publishers are asked to wait, or refused, while it is used up
-  (node/protocol/publishing.py); a message of QoS 1 or 2 that was let in is kept for all that it is for, even if that
+  (node/protocol/admission.py); a message of QoS 1 or 2 that was let in is kept for all that it is for, even if that
   goes beyond the budget by this one message. Only QoS 0 gives way to it here.
 
 What gave way or expired is kept in `given_up` until somebody has told of it.

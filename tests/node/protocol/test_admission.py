@@ -105,7 +105,7 @@ def test_a_3_1_1_publisher_waits_for_room(hot: bool, qos: int) -> None:
     assert list(acknowledged(publisher)) == list(range(len(before), 60)), "each of them, and once"
     assert publisher.watched[0] is True
     assert got(reader) == list(range(len(before), 60))
-    assert (broker.server.stats.publish_dropped, broker.server.admission.waiting) == (0, {})
+    assert (broker.server.stats.publish_dropped, broker.server.publisher_waits.waiting) == (0, {})
     assert broker.server.stats.publish_received == 60
 
 
@@ -166,7 +166,7 @@ def test_who_waits_for_itself_is_heard_when_it_acknowledges(hot: bool, qos: int,
                 client.feed(piece)
         broker.later(0.06)
     assert got == answered == set(range(60)) and not client.socket.shut
-    assert broker.server.admission.waiting == {} and broker.server.stats.publish_dropped == 0
+    assert broker.server.publisher_waits.waiting == {} and broker.server.stats.publish_dropped == 0
 
 
 def test_who_goes_while_it_waits_leaves_nothing_behind() -> None:
@@ -176,7 +176,7 @@ def test_who_goes_while_it_waits_leaves_nothing_behind() -> None:
     publisher.send(*(message(number) for number in range(60)))
     publisher.lose()
     broker.later(1)
-    assert broker.server.admission.waiting == {}
+    assert broker.server.publisher_waits.waiting == {}
     assert broker.server.stats.failures + broker.server.timers.failures + broker.server.background.failures == 0
 
 

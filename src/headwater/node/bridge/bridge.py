@@ -225,7 +225,7 @@ class Bridge:
         server = self._server
         if self._settings.notifications != "none" and not server.stopping:
             with server.turn():
-                server.publishing.route(Message(self.prepared.notification_topic, state, 1, True), None)
+                server.publishing.announce(Message(self.prepared.notification_topic, state, 1, True))
 
     # ---- the end -----------------------------------------------------------------------------------------------
 

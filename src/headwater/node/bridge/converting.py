@@ -9,7 +9,6 @@ from headwater.node.bridge.mapping import inward, outward
 from headwater.node.bridge.path import broker_of, crossed
 from headwater.node.bridge.settings import BridgeSettings
 from headwater.node.protocol.server import Server
-from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.wire.encode import encode
 from headwater.wire.packets import V5, Properties, Publish
 
@@ -42,7 +41,6 @@ class Converting:
         return packet
 
     def incoming(self, message: Message) -> Publish | None:
-        config = self._server.config
         topic = self._in.map(message.topic)
         path = crossed(
             message.properties.user_properties,
@@ -50,12 +48,8 @@ class Converting:
             self._server_id,
             self._settings.max_hops,
         )
-        if topic is None or path is None or len(topic.encode()) > config.max_topic_length:
-            return None
-        try:
-            # What it does not allow, our broker would end the connection for, again and again.
-            check_name(topic, config.max_topic_levels)
-        except InvalidTopicName:
+        # For a topic with a flaw, our broker would end the connection, again and again.
+        if topic is None or path is None or self._server.admission.flaw(topic):
             return None
         packet = _publish(message, topic, self._local)
         packet.properties = _carried(message.properties, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.routing.topics import is_guarded, is_reserved
+from headwater.node.access.publish_rights import may_publish
 from headwater.session.rights import Rights
 from headwater.store.rest.gate import Caller
 
@@ -48,6 +48,4 @@ class JudgedCaller(Caller):
         return not self.asks or self.guards_allow(topic)
 
     def may_publish(self, topic: str) -> bool:
-        if is_reserved(topic) or (is_guarded(topic) and not self.steers):
-            return False
-        return self.rights is None or self.rights.publishes(topic.encode())
+        return may_publish(topic, self.rights, self.steers)

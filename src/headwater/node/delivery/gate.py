@@ -33,8 +33,8 @@ from headwater.node.delivery.credentials import WHAT_TO_SHOW, Credentials, crede
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.hooks import Refusal
 from headwater.node.plane.channel import Channel
+from headwater.node.protocol import admission
 from headwater.node.transports.sockets import is_loopback
-from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.outbound import Outbound
 from headwater.session.rights import Rights
 from headwater.session.session import Session
@@ -49,6 +49,19 @@ MOST_REMEMBERED: Final = 65_536
 """Connections that were seen before."""
 PATIENCE: Final = 10.0
 """Seconds that a guard of `acl_check` has to answer a thread."""
+ANSWERS: Final = {
+    admission.BAD_QOS: (422, "unprocessable"),
+    admission.NO_RETAIN: (422, "unprocessable"),
+    admission.BAD_TOPIC: (422, "unprocessable"),
+    admission.FORBIDDEN: (403, "forbidden"),
+    admission.TOO_LARGE: (413, "too_large"),
+    admission.DISK_FULL: (503, "unavailable"),
+    admission.DISK_BEHIND: (503, "unavailable"),
+    admission.NO_ROOM: (503, "unavailable"),
+    admission.CANNOT_RETAIN: (507, "full"),
+    admission.TOO_MANY_TOPICS: (507, "full"),
+}
+"""Status and short word for each reason why a message is not let in."""
 Found = TypeVar("Found")
 
 
@@ -64,6 +77,7 @@ class BrokerCaller(JudgedCaller):
         sees_all = everything and (not asked or gate.allows(channel, "#", False))
         super().__init__(channel.username or "", rights, asked, rights is not None or not asks, sees_all)
         self.channel = channel
+        self.is_trusted = not asks
         self.generation = gate.broker.server.access.generation
         self.expires_at = expires_at
         self._gate = gate
@@ -199,7 +213,7 @@ class BrokerGate(Gate):
 
     @property
     def largest_payload(self) -> int:
-        return self.broker.config.max_payload_size or self.broker.config.max_packet_size
+        return self.broker.server.admission.max_payload_size
 
     def is_ready(self) -> bool:
         broker = self.broker
@@ -217,20 +231,19 @@ class BrokerGate(Gate):
         if not self.is_ready():
             raise Refused(503, "unavailable", "the broker takes no messages now")
         with server.turn():
-            self._check(caller, publication)
-            message = _message(caller, publication, server.hot.now)
-            if server.hooks.slow:
-                message = server.hooks.transform("publish", message, caller.channel)
-            if server.publishing.is_refused(message):
-                raise Refused(
-                    507, "full", f"the store has as many topics as it may have ({self.broker.config.store.max_topics})"
-                )
-            message.user = caller.channel.username
-            if message.retain and message.payload and not server.router.retained.fits(message):
-                raise Refused(507, "full", "there is no room for more retained messages")
-            if message.qos and not server.admission.has_room(message.topic, None):
-                raise Refused(503, "unavailable", "there is no room in queues; try again")
-            server.publishing.route(message, self._session(caller))
+            session = self._session(caller)
+            asked = admission.Publication(admission.REST, _message(caller, publication, server.hot.now), session)
+            asked.client = caller.channel
+            asked.address = caller.channel.address
+            asked.max_qos = caller.channel.max_qos
+            asked.is_trusted = caller.is_trusted
+            asked.is_told = True
+            denied = server.admission.admit(asked)
+            if denied is not None:
+                status, error = ANSWERS[denied.why]
+                raise Refused(status, error, self._detail(denied))
+            message = asked.message
+            server.publishing.route(message, session)
         try:
             await self.broker.committed()
         except StorageError as error:
@@ -252,31 +265,13 @@ class BrokerGate(Gate):
             raise Refused(503, "unavailable", f"not everything is on disk: {error}") from error
         return moment
 
-    def _check(self, caller: BrokerCaller, publication: Publication) -> None:
-        """As for a PUBLISH packet."""
-        server, config = self.broker.server, self.broker.config
-        topic = publication.topic
-        try:
-            if len(topic.encode()) > config.max_topic_length:
-                raise InvalidTopicName(f"the topic name has more than {config.max_topic_length} bytes")
-            check_name(topic, config.max_topic_levels)
-        except InvalidTopicName as error:
-            raise Refused(422, "unprocessable", str(error)) from None
-        if publication.qos > config.max_qos:
-            raise Refused(422, "unprocessable", f"`qos` is at most {config.max_qos} here")
-        if publication.retain and not config.retain_available:
-            raise Refused(422, "unprocessable", "messages are not retained here; say retain=false")
-        if len(publication.payload) > self.largest_payload:
-            raise Refused(413, "too_large", f"a payload has at most {self.largest_payload} bytes here")
-        if not caller.may_publish(topic):
-            server.access.refused_publishes += 1
-            raise Refused(403, "forbidden", "you may not publish to this topic")
-        if caller.asks and not self.allows(caller.channel, topic, True):
-            raise Refused(403, "forbidden", "you may not publish to this topic")
-        if server.hot.no_room:
-            raise Refused(503, "unavailable", "the disk has too little room; try again when there is more")
-        if server.coordinator is not None and server.coordinator.too_much:
-            raise Refused(503, "unavailable", "the disk does not keep up; try again")
+    def _detail(self, denied: admission.Denied) -> str:
+        """In the words of REST."""
+        if denied.why == admission.BAD_QOS:
+            return f"`qos` is at most {self.broker.config.max_qos} here"
+        if denied.why == admission.NO_RETAIN:
+            return "messages are not retained here; say retain=false"
+        return denied.text
 
     def _session(self, caller: BrokerCaller) -> Session:
         """Nobody's but the message's publisher: rights and quotas of what is retained are looked up by it."""

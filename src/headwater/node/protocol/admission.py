@@ -1,102 +1,256 @@
-"""Whether a message of QoS 1 or 2 can be kept for all that it is for: asked before its publisher is acknowledged.
+"""Whether a message is let in, whoever publishes it: `admit` asks all there is to ask, in one order.
 
-Theory. An acknowledgement says that the message is ours now, so what cannot be kept is not acknowledged. Two things can
-be in the way: `max_queue_memory` is used up, or, with `queue_full = "refuse"`, the queue of a session or group that it
-is for is full. Then the publisher learns it, in the words of its version:
+Theory. Messages come in by five doors: a PUBLISH (that of a bridge is one), REST, a will, and the program around the
+broker. Each makes a `Publication` and gets None, and then routes `publication.message`, or a `Denied`, and says so in
+its own words. What a door does not ask is said once, by its `Door`:
 
-    5.0            PUBACK or PUBREC with 0x97; nobody gets the message
-    3.1.1          has no word for it: the publisher is not read from until there is room; after `publisher_wait`
-    and bridges    its connection ends, the message unacknowledged, so that it comes again
+    question, in this order            PUBLISH            REST      will               program
+    ---------------------------------- ------------------ --------- ------------------ --------------
+    QoS, retain flag                   ends 0x9B, 0x9A    422       when set: CONNACK  -
+    topic: valid, length, levels       ends 0x90          422       when set: CONNACK  InvalidTopicName
+    may it publish there, by the rules 0x87               403       dropped            -
+    payload                            0x83               413       when set: CONNACK  -
+    room on the disk, store's backlog  - (not read from)  503       -                  -
+    room in queues, if QoS 1 or 2      0x97, or it waits  503       -                  -
+    guards (`acl_check`)               their reason       403       dropped            -
+    filters                            `publish`          `publish` `will`, first      -
+    room among retained messages       0x97, or delivered 507       delivered          delivered
+    topics of the store                0x97               507       dropped            TooManyTopics
 
-Nobody tells when memory is free again, because that is the hot path's business; who waits is looked at again every few
-hundredths of a second. Then its acknowledgements are read, though they come behind the message that waits: a client
-that publishes and subscribes over one connection may be the one that the memory waits for, and would otherwise be cut
-off, come back, publish first and wait for itself again, for ever. Messages that the broker publishes itself (wills,
-`$SYS`) are kept whatever there is.
+The differences are meant. Who publishes by MQTT is stopped by not being read from when the disk has too little room
+(hotpath.py, once a read); REST has no connection to hold back. A will was promised when it was set, so it is kept
+whatever room there is, and so is what the program publishes. "Delivered": who cannot be told (QoS 0, 3.1.1, a will) has
+its message delivered and not retained, which is counted and logged. In 3.1.1 all that is refused behind the topic is
+acknowledged as if it was published, but for lack of room in queues (publisher_waits.py). A bridge may publish
+everywhere, and drops by itself what would end its connection.
+
+The order is part of it. Hooks come behind what is cheap and behind room in queues, because a publisher that waits is
+asked about again and a filter must not see its message twice; so room is that of the topic as it came. The store's
+topics come last, because to ask takes a place: what is refused for another reason must not have one.
+
+Room in queues. An acknowledgement says that the message is ours now, so what cannot be kept is not acknowledged. Two
+things can be in the way: `max_queue_memory` is used up, or, with `queue_full = "refuse"`, the queue of a session or
+group that it is for is full.
 """
 
 from __future__ import annotations
 
 import logging
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from headwater.message import NEVER
-from headwater.node.bridge.inside import PREFIX
-from headwater.node.plane.channel import Channel
-from headwater.node.plane.collecting import MAX_BEHIND
-from headwater.node.plane.timers import Timer
-from headwater.node.protocol.core import ClientTask, Core
-from headwater.session.connection import CLOSING
+from headwater.message import NEVER, Message
+from headwater.node.access.access import Access
+from headwater.node.access.publish_rights import may_publish
+from headwater.node.plane.stats import TOO_MANY_TOPICS as DROPPED_AS_TOO_MANY_TOPICS
+from headwater.node.protocol.core import Core
+from headwater.routing.topics import check_name
 from headwater.session.session import Session
-from headwater.wire.packets import V5, Publish
-from headwater.wire.reasons import QUOTA_EXCEEDED
-
-if TYPE_CHECKING:
-    from headwater.node.protocol.publishing import Publishing
+from headwater.wire.reasons import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
+    NOT_AUTHORIZED,
+    QOS_NOT_SUPPORTED,
+    QUOTA_EXCEEDED,
+    RETAIN_NOT_SUPPORTED,
+    TOPIC_NAME_INVALID,
+)
 
 log = logging.getLogger("headwater.server")
+log_access = logging.getLogger("headwater.access")
+log_store = logging.getLogger("headwater.store")
 
-LOOK_AGAIN: Final = 0.05
-"""Seconds between two looks at those who wait."""
-AT_A_TIME: Final = 256
-"""Of those, how many are looked at."""
 TELL_AGAIN: Final = 60.0
 """Seconds between two lines of the log about the same lack."""
 
+BAD_QOS: Final = 1
+NO_RETAIN: Final = 2
+BAD_TOPIC: Final = 3
+FORBIDDEN: Final = 4
+TOO_LARGE: Final = 5
+DISK_FULL: Final = 6
+DISK_BEHIND: Final = 7
+NO_ROOM: Final = 8
+CANNOT_RETAIN: Final = 9
+TOO_MANY_TOPICS: Final = 10
 
-class _Waiting(ClientTask):
-    """One PUBLISH of a client that cannot be told to come again."""
 
-    def __init__(self, admission: Admission, channel: Channel, packet: Publish, topic: str) -> None:
-        core = admission.core
-        super().__init__(core, channel)
-        self.admission = admission
-        self.packet = packet
-        self.topic = topic
-        self.until = core.hot.now + core.config.publisher_wait
-        self.looked = 0
-        """Bytes behind it that hold no acknowledgement."""
+class Denied:
+    """`why` is one of the above, `reason` what MQTT 5.0 says, `text` what people are told."""
 
-    def step(self) -> bool:
-        core = self.core
-        channel = self.channel
-        # What came behind it waits for it: that must not be what keeps it waiting.
-        if self.admission.has_room(self.topic, channel.session, channel.counted):
-            self.admission.publishing.take(channel, self.packet, self.topic)
-            return False
-        if core.hot.now >= self.until:
-            log.info("%.200r (%s) waited too long for room in queues; cut off", channel.client_id, channel.address)
-            core.disconnect(channel, QUOTA_EXCEEDED, "there is no room for more messages")
-            return False
-        if channel.busy:  # not in the turn in which it came
-            self._read_acknowledgements()
-            if channel.state == CLOSING:
-                return False
-        channel.waits = self
-        self.admission.look_later(self)
-        return True
+    def __init__(self, why: int, reason: int, text: str) -> None:
+        self.why = why
+        self.reason = reason
+        self.text = text
 
-    def _read_acknowledgements(self) -> None:
-        core = self.core
-        channel = self.channel
-        if channel.have <= MAX_BEHIND // 2:
-            core.plane.read(channel)
-        self.looked, found = core.hot.take_acknowledgements(channel, self.looked)
-        for first_byte, body in found:
-            if channel.state != CLOSING:
-                core.packet(channel, first_byte, body)
+
+class Door:
+    """How messages come in, and what is asked there beside topic, rights, guards and what the store takes."""
+
+    def __init__(self, *, bounded: bool = False, disk: bool = False) -> None:
+        self.bounded = bounded
+        """QoS, retain flag and payload are bounded, there has to be room in queues, and filters of `publish` apply."""
+        self.disk = disk
+        """There has to be room on the disk."""
+
+
+CLIENT: Final = Door(bounded=True)
+REST: Final = Door(bounded=True, disk=True)
+WILL: Final = Door()
+PROGRAM: Final = Door()
+
+
+class Publication:
+    """A message that somebody wants published. `publisher` is the session whose rights and quotas count; None: the
+    program's own, which may be published everywhere."""
+
+    def __init__(self, door: Door, message: Message, publisher: Session | None) -> None:
+        self.door = door
+        self.message = message
+        """What is to be routed: filters may have put another in its place."""
+        self.publisher = publisher
+        self.client: object = publisher
+        """Who is shown to guards and filters."""
+        self.address = ""
+        self.max_qos = 2
+        self.own_bytes = 0
+        """Bytes of its publisher that are in memory because of it, and not in its way."""
+        self.is_trusted = False
+        """Whether guards are not asked, and topics that steer the broker are not closed to it."""
+        self.is_told = False
+        """Whether its publisher learns that it was refused, and can try again."""
+        self.is_checked = False
 
 
 class Admission:
-    publishing: Publishing
-
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, access: Access) -> None:
         self.core = core
-        self.waiting: dict[_Waiting, None] = {}
-        """Those whose publishers are not read from, in the order in which they came."""
-        self._timer: Timer | None = None
-        self._told_at = -NEVER
+        self.access = access
+        config = core.config
+        self.retain_available = config.retain_available
+        self.max_topic_length = config.max_topic_length
+        self.max_topic_levels = config.max_topic_levels
+        self.max_payload_size = config.max_payload_size or config.max_packet_size
+        self._told_of_queues = -NEVER
+        self._told_of_retained = -NEVER
+
+    # ---- the questions -----------------------------------------------------------------------------------------
+
+    def admit(self, publication: Publication) -> Denied | None:
+        """Everything, in the order of the table above; None: route `publication.message` now."""
+        return (
+            (None if publication.is_checked else self.check(publication))
+            or self._check_rights(publication)
+            or self._check_size(publication)
+            or self._check_room(publication)
+            or self._ask_hooks(publication)
+            or self._check_retained(publication)
+            or self._check_store(publication)
+        )
+
+    def check(self, publication: Publication) -> Denied | None:
+        """What is wrong with it whenever it is published: QoS, retain flag, topic. `admit` does not ask again."""
+        publication.is_checked = True
+        message = publication.message
+        if publication.door.bounded:
+            if message.qos > publication.max_qos:  # [MQTT-3.2.2-11] [MQTT-3.2.2-12]
+                return Denied(BAD_QOS, QOS_NOT_SUPPORTED, f"QoS {message.qos} is not supported")
+            if message.retain and not self.retain_available:  # [MQTT-3.2.2-13] [MQTT-3.2.2-14]
+                return Denied(NO_RETAIN, RETAIN_NOT_SUPPORTED, "retained messages are not supported")
+        flaw = self.flaw(message.topic)
+        return Denied(BAD_TOPIC, TOPIC_NAME_INVALID, flaw) if flaw else None
+
+    def flaw(self, topic: str) -> str:
+        """Why nobody may publish to this topic; "" if nothing is wrong with it."""
+        try:
+            if len(topic.encode()) > self.max_topic_length:
+                return f"the topic name has more than {self.max_topic_length} bytes"
+            check_name(topic, self.max_topic_levels)
+        except ValueError as error:  # lone surrogates, too
+            return str(error)
+        return ""
+
+    def is_too_large(self, payload: bytes) -> bool:
+        return len(payload) > self.max_payload_size
+
+    def _check_rights(self, publication: Publication) -> Denied | None:
+        publisher = publication.publisher
+        if publisher is None:
+            return None
+        topic, rights = publication.message.topic, publisher.rights
+        steers = publication.is_trusted or self.access.may_steer(rights, publisher.client_id)
+        if may_publish(topic, rights, steers):
+            return None
+        self.access.refused_publishes += 1
+        log_access.debug("%r (%s) may not publish to %.200r", publisher.client_id, publication.address, topic)
+        return Denied(FORBIDDEN, NOT_AUTHORIZED, "you may not publish to this topic")
+
+    def _check_size(self, publication: Publication) -> Denied | None:
+        if not publication.door.bounded or not self.is_too_large(publication.message.payload):
+            return None
+        text = f"a payload has at most {self.max_payload_size} bytes here"
+        return Denied(TOO_LARGE, IMPLEMENTATION_SPECIFIC_ERROR, text)  # 0x95 is not for acknowledgements
+
+    def _check_room(self, publication: Publication) -> Denied | None:
+        core, door, message = self.core, publication.door, publication.message
+        if door.disk:
+            if core.hot.no_room:
+                text = "the disk has too little room; try again when there is more"
+                return Denied(DISK_FULL, QUOTA_EXCEEDED, text)
+            if core.coordinator is not None and core.coordinator.too_much:
+                return Denied(DISK_BEHIND, QUOTA_EXCEEDED, "the disk does not keep up; try again")
+        if not door.bounded or message.qos == 0:
+            return None
+        if self.has_room(message.topic, publication.publisher, publication.own_bytes):
+            return None
+        core.stats.publish_refused += 1
+        self._tell_of_queues()
+        return Denied(NO_ROOM, QUOTA_EXCEEDED, "there is no room in queues; try again")
+
+    def _ask_hooks(self, publication: Publication) -> Denied | None:
+        hooks = self.core.hooks
+        if not hooks.slow or publication.publisher is None:
+            return None
+        if not publication.is_trusted:
+            refusal = hooks.allow("acl_check", publication.client, publication.message.topic, True)
+            if refusal is not None:
+                return Denied(FORBIDDEN, refusal.reason, "you may not publish to this topic")
+        if publication.door.bounded:
+            publication.message = hooks.transform("publish", publication.message, publication.client)
+        return None
+
+    def _check_retained(self, publication: Publication) -> Denied | None:
+        """Where there is no room, and its publisher does not learn of that, it is let in and will not be retained."""
+        message = publication.message
+        if not message.retain:
+            return None
+        if publication.publisher is not None:
+            message.user = publication.publisher.username
+        if not message.payload or self.core.router.retained.fits(message):
+            return None
+        journal = self.core.journal
+        if journal is not None and journal.has_left_out(message.topic):
+            return None
+        self.core.stats.retained_refused += 1
+        self._tell_of_retained(message)
+        if not publication.is_told:
+            return None
+        return Denied(CANNOT_RETAIN, QUOTA_EXCEEDED, "there is no room for more retained messages")
+
+    def _check_store(self, publication: Publication) -> Denied | None:
+        if self.is_stored(publication.message):
+            return None
+        most = self.core.config.store.max_topics
+        return Denied(TOO_MANY_TOPICS, QUOTA_EXCEEDED, f"the store has as many topics as it may have ({most})")
+
+    def is_stored(self, message: Message) -> bool:
+        """Whether the delivery store takes it, or need not; False: its topic would be one too many, and whoever has to
+        know that it is dropped has been told."""
+        core = self.core
+        if core.coordinator is None or core.coordinator.admits(message.topic):
+            return True
+        core.stats.drops[DROPPED_AS_TOO_MANY_TOPICS] += 1
+        log_store.debug("%.200r is a topic too many for the store", message.topic)
+        core.hooks.tell("publish_dropped", message.publisher, message)
+        return False
 
     def has_room(self, topic: str, publisher: Session | None, own: int = 0) -> bool:
         """Whether a message of QoS 1 or 2 can be kept for all that it is for; `own` bytes that count are not in its
@@ -111,44 +265,14 @@ class Admission:
             return not fanout.owed
         return all(destination.has_room(publisher) for destination in fanout.destinations)
 
-    def refuses(self, channel: Channel, topic: str) -> bool:
-        """The same for a PUBLISH of a client; True: the caller answers with 0x97, or lets it `wait`."""
-        if self.has_room(topic, channel.session, channel.counted):
-            return False
-        self.core.stats.publish_refused += 1
-        self._tell()
-        return True
+    # ---- the log -----------------------------------------------------------------------------------------------
 
-    def can_be_told(self, channel: Channel) -> bool:
-        """A bridge could be told, but would not bring the message again."""
-        return channel.version == V5 and not channel.client_id.startswith(PREFIX)
-
-    def wait(self, channel: Channel, packet: Publish, topic: str) -> None:
-        """Deal with this PUBLISH when there is room, and with nothing else of its client until then."""
-        self.core.begin(_Waiting(self, channel, packet, topic))
-
-    def look_later(self, task: _Waiting) -> None:
-        self.waiting[task] = None
-        if self._timer is None:
-            self._timer = self.core.timers.at(self.core.hot.now + LOOK_AGAIN, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        for task in list(islice(self.waiting, AT_A_TIME)):
-            channel = task.channel
-            if channel.waits is task:
-                channel.waits = None
-                self.core.background.add(task)
-            del self.waiting[task]  # or its client has gone, or has read, which made it a background task already
-        if self.waiting and self._timer is None:
-            self._timer = self.core.timers.at(self.core.hot.now + LOOK_AGAIN, self._look)
-
-    def _tell(self) -> None:
+    def _tell_of_queues(self) -> None:
         core = self.core
         now = core.hot.now
-        if now < self._told_at + TELL_AGAIN:
+        if now < self._told_of_queues + TELL_AGAIN:
             return
-        self._told_at = now
+        self._told_of_queues = now
         why = "queues are full"
         if core.budget.used >= core.budget.limit:
             why = f"max_queue_memory ({core.budget.limit} bytes) is used up"
@@ -156,4 +280,17 @@ class Admission:
             "%s: messages of QoS 1 and 2 are refused (0x97), or their publishers wait; %d until now",
             why,
             core.stats.publish_refused,
+        )
+
+    def _tell_of_retained(self, message: Message) -> None:
+        now = self.core.hot.now
+        if now < self._told_of_retained + TELL_AGAIN:
+            return
+        self._told_of_retained = now
+        log.warning(
+            "no room for a retained message of %.200r (user %.200r): see max_retained, max_retained_bytes and the "
+            "same per user; %d until now",
+            message.topic,
+            message.user,
+            self.core.stats.retained_refused,
         )

@@ -28,13 +28,12 @@ from headwater.node.protocol.reporting import Reporting
 from headwater.node.protocol.retained_sender import RetainedSender
 from headwater.node.protocol.sharing import Sharing
 from headwater.node.protocol.strangers import Strangers, connect_size
-from headwater.routing.topics import InvalidTopicName, check_name
 from headwater.session.connection import AUTHENTICATING, CONNECTED
 from headwater.session.outbound import Outbound
 from headwater.session.session import Session
 from headwater.session.translate import will_message
 from headwater.wire.errors import RemoteProtocolError
-from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties, Will
+from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties
 from headwater.wire.primitives import FOR_EVER
 from headwater.wire.reasons import (
     BAD_AUTHENTICATION_METHOD,
@@ -44,14 +43,11 @@ from headwater.wire.reasons import (
     NOT_AUTHORIZED,
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
-    QOS_NOT_SUPPORTED,
     QUOTA_EXCEEDED,
     REAUTHENTICATE,
-    RETAIN_NOT_SUPPORTED,
     SERVER_BUSY,
     SESSION_TAKEN_OVER,
     SUCCESS,
-    TOPIC_NAME_INVALID,
     USE_ANOTHER_SERVER,
 )
 
@@ -180,7 +176,7 @@ class Connecting:
         if not packet.client_id and not self._may_be_given_an_id(channel, packet):
             return Refusal(CLIENT_IDENTIFIER_NOT_VALID)
         will = packet.will
-        return None if will is None else self._check_will(channel, will)
+        return None if will is None else self.ending.check_will(channel, will)
 
     def _room(self, client_id: str) -> Refusal | None:
         """What speaks against one more connection, and perhaps session, with this id."""
@@ -201,22 +197,6 @@ class Connecting:
     def _takes_over(self, client_id: str) -> bool:
         session = self.core.sessions.get(client_id)
         return session is not None and session.connection is not None
-
-    def _check_will(self, channel: Channel, will: Will) -> Refusal | None:
-        config = self.core.config
-        if will.qos > channel.max_qos:
-            return Refusal(QOS_NOT_SUPPORTED, f"a will of QoS {will.qos} is not supported")  # [MQTT-3.2.2-12]
-        if config.max_payload_size and len(will.payload) > config.max_payload_size:
-            return Refusal(PACKET_TOO_LARGE, "the will's payload is too large")
-        if will.retain and not config.retain_available:
-            return Refusal(RETAIN_NOT_SUPPORTED, "retained messages are not supported")  # [MQTT-3.2.2-13]
-        if len(will.topic.encode()) > config.max_topic_length:
-            return Refusal(TOPIC_NAME_INVALID, "the will's topic is too long")
-        try:
-            check_name(will.topic, config.max_topic_levels)
-        except InvalidTopicName as error:
-            return Refusal(TOPIC_NAME_INVALID, str(error))
-        return None
 
     def authenticate(self, channel: Channel, packet: Connect) -> Answer:
         """Guards decide, or the files and settings of `access`; where there are both, both must agree."""

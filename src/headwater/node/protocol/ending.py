@@ -6,24 +6,32 @@ session [MQTT-3.1.3-9]. Both are timers here.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from functools import partial
 from typing import Final
 
-from headwater.message import Delivery, Message
+from headwater.message import Delivery
 from headwater.node.access.access import Access
+from headwater.node.hooks import Refusal
 from headwater.node.plane.background import BackgroundTask
+from headwater.node.plane.channel import Channel
 from headwater.node.plane.stats import SESSION_ENDED
 from headwater.node.plane.timers import Timer
+from headwater.node.protocol.admission import CLIENT, WILL, Admission, Publication
 from headwater.node.protocol.core import Core
 from headwater.node.protocol.delivering import Delivering
 from headwater.node.protocol.publishing import Publishing
 from headwater.node.protocol.sharing import Sharing
 from headwater.node.protocol.subscribing import Subscribing
-from headwater.routing.topics import is_guarded, is_reserved
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
+from headwater.session.translate import will_message
+from headwater.wire.packets import Will
 from headwater.wire.primitives import FOR_EVER
+from headwater.wire.reasons import PACKET_TOO_LARGE
+
+log = logging.getLogger("headwater.server")
 
 SOME: Final = 16
 """Waiting messages that are given up between two looks at the clock."""
@@ -55,6 +63,7 @@ class Ending:
         self,
         core: Core,
         access: Access,
+        admission: Admission,
         delivering: Delivering,
         publishing: Publishing,
         sharing: Sharing,
@@ -62,6 +71,7 @@ class Ending:
     ) -> None:
         self.core = core
         self.access = access
+        self.admission = admission
         self.delivering = delivering
         self.publishing = publishing
         self.sharing = sharing
@@ -113,20 +123,30 @@ class Ending:
         self.access.quotas.set_will(session, None)
         if will is not None and self.core.journal is not None:
             self.core.journal.session_changed(session)
-        if will is None or is_reserved(will.topic):
+        if will is None:
             return
         if session.will_expiry is not None:
             will.expires_at = self.core.hot.now + session.will_expiry
-        message: Message = self.core.hooks.transform("will", will, session.client_id)
-        access, rights = self.access, session.rights
-        refused = rights is not None and not rights.publishes(message.topic.encode())
-        if refused or (is_guarded(message.topic) and not access.may_steer(rights, session.client_id)):
-            access.refused_publishes += 1
+        will = self.core.hooks.transform("will", will, session.client_id)
+        publication = Publication(WILL, will, session)
+        publication.address = "will"
+        denied = self.admission.admit(publication)
+        if denied is not None:
+            log.debug("the will of %.200r to %.200r is dropped: %s", session.client_id, will.topic, denied.text)
             return
-        if self.core.hooks.allow("acl_check", session, message.topic, True) is None:
-            message.user = session.username
-            self.publishing.route(message, None)
-            self.core.hooks.tell("will_sent", message, session.client_id)
+        self.publishing.route(will, None)
+        self.core.hooks.tell("will_sent", will, session.client_id)
+
+    def check_will(self, channel: Channel, will: Will) -> Refusal | None:
+        """When it is set: as a PUBLISH of its client, as far as that cannot change until it is published."""
+        publication = Publication(CLIENT, will_message(will, channel.client_id), None)
+        publication.max_qos = channel.max_qos
+        denied = self.admission.check(publication)
+        if denied is not None:
+            return Refusal(denied.reason, f"the will: {denied.text}")
+        if self.admission.is_too_large(will.payload):
+            return Refusal(PACKET_TOO_LARGE, "the will's payload is too large")
+        return None
 
     def remove(self, session: Session) -> None:
         """The session ends: its subscriptions and messages go, a will that waits is published."""

@@ -2,60 +2,38 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Final
-
-from headwater.message import NEVER, Delivery, Message
+from headwater.message import Delivery, Message
 from headwater.node.access.access import Access
 from headwater.node.destinations.destination import Fanout
 from headwater.node.plane.channel import Channel
-from headwater.node.plane.stats import TOO_MANY_TOPICS
-from headwater.node.protocol.admission import Admission
+from headwater.node.protocol.admission import CLIENT, NO_ROOM, Admission, Publication
 from headwater.node.protocol.core import Core
 from headwater.node.protocol.delivering import Delivering
-from headwater.routing.topics import InvalidTopicName, check_name, is_guarded, is_reserved
+from headwater.node.protocol.publisher_waits import PublisherWaits
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
 from headwater.session.translate import message_of
 from headwater.wire.errors import MisplacedPacketError, RemoteProtocolError
 from headwater.wire.packets import V5, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from headwater.wire.reasons import (
-    IMPLEMENTATION_SPECIFIC_ERROR,
     NO_MATCHING_SUBSCRIBERS,
-    NOT_AUTHORIZED,
     PACKET_IDENTIFIER_NOT_FOUND,
-    QOS_NOT_SUPPORTED,
     QUOTA_EXCEEDED,
     RECEIVE_MAXIMUM_EXCEEDED,
-    RETAIN_NOT_SUPPORTED,
     SUCCESS,
-    TOPIC_NAME_INVALID,
 )
-
-log = logging.getLogger("headwater.access")
-log_drops = logging.getLogger("headwater.store")
-log_retained = logging.getLogger("headwater.server")
-
-TELL_AGAIN: Final = 60.0
-"""Seconds between two lines of the log about the same lack."""
-
-WAIT: Final = -1
-"""In place of a reason code: there is no room now, and the client cannot be told so."""
 
 
 class Publishing:
-    def __init__(self, core: Core, access: Access, admission: Admission, delivering: Delivering) -> None:
+    def __init__(
+        self, core: Core, access: Access, admission: Admission, waits: PublisherWaits, delivering: Delivering
+    ) -> None:
         self.core = core
         self.access = access
         self.admission = admission
+        self.waits = waits
         self.delivering = delivering
-        config = core.config
-        self.max_payload_size = config.max_payload_size
-        self.retain_available = config.retain_available
-        self.receive_maximum = config.receive_maximum
-        self.max_topic_length = config.max_topic_length
-        self.max_topic_levels = config.max_topic_levels
-        self._told_at = -NEVER
+        self.receive_maximum = core.config.receive_maximum
 
     def packet(self, channel: Channel, packet: Packet) -> bool:
         """Deal with a packet if it is one of these."""
@@ -76,10 +54,19 @@ class Publishing:
     def publish(self, channel: Channel, packet: Publish) -> None:
         self.core.stats.publish_received += 1
         topic = channel.topic_of(packet)
-        self._check(channel, packet, topic)
-        self.take(channel, packet, topic)
+        message = message_of(packet, channel.client_id, self.core.hot.now)
+        message.topic = topic
+        publication = Publication(CLIENT, message, channel.session)
+        publication.client = channel
+        publication.address = channel.address
+        publication.max_qos = channel.max_qos
+        publication.is_told = channel.version == V5 and packet.qos > 0
+        denied = self.admission.check(publication)
+        if denied is not None:
+            raise RemoteProtocolError(denied.reason, denied.text)
+        self.take(channel, packet, publication)
 
-    def take(self, channel: Channel, packet: Publish, topic: str) -> None:
+    def take(self, channel: Channel, packet: Publish, publication: Publication) -> None:
         """Route a PUBLISH that is as it should be, and acknowledge it; where that has to wait, later."""
         session = channel.session
         assert session is not None
@@ -88,10 +75,15 @@ class Publishing:
             self.core.send(channel, Pubrec(packet.packet_id))
             self.core.promise(channel)
             return
-        reason = self._accept(channel, session, packet, topic)
-        if reason == WAIT:
-            self.admission.wait(channel, packet, topic)
+        publication.own_bytes = channel.counted
+        denied = self.admission.admit(publication)
+        if denied is None:
+            reason = self._accept(channel, session, packet, publication.message)
+        elif denied.why == NO_ROOM and not self.waits.can_be_told(channel):
+            self.waits.wait(channel, packet, publication)
             return
+        else:
+            reason = denied.reason if channel.version == V5 else SUCCESS
         if journal is not None and packet.qos:
             if packet.qos == 2 and reason < 0x80:
                 journal.received(session, packet.packet_id)
@@ -103,18 +95,6 @@ class Publishing:
                 session.received.add(packet.packet_id)
             self.core.send(channel, Pubrec(packet.packet_id, reason))
 
-    def _check(self, channel: Channel, packet: Publish, topic: str) -> None:
-        if packet.qos > channel.max_qos:
-            raise RemoteProtocolError(QOS_NOT_SUPPORTED, f"QoS {packet.qos} is not supported")  # [MQTT-3.2.2-11]
-        if packet.retain and not self.retain_available:
-            raise RemoteProtocolError(RETAIN_NOT_SUPPORTED, "retained messages are not supported")  # [MQTT-3.2.2-14]
-        if len(topic.encode()) > self.max_topic_length:
-            raise RemoteProtocolError(TOPIC_NAME_INVALID, "the topic is too long")
-        try:
-            check_name(topic, self.max_topic_levels)
-        except InvalidTopicName as error:
-            raise RemoteProtocolError(TOPIC_NAME_INVALID, str(error)) from None
-
     def _is_new(self, channel: Channel, session: Session, packet: Publish) -> bool:
         """[MQTT-4.3.3-10] A QoS 2 packet id that is not released yet is the same message again."""
         if packet.packet_id in session.received:
@@ -125,58 +105,26 @@ class Publishing:
             raise RemoteProtocolError(QUOTA_EXCEEDED, "no memory for more open QoS 2 messages")
         return True
 
-    def _accept(self, channel: Channel, session: Session, packet: Publish, topic: str) -> int:
+    def _accept(self, channel: Channel, session: Session, packet: Publish, message: Message) -> int:
         """Route a client's message; returns the reason code to acknowledge it with."""
         core = self.core
-        v5 = channel.version == V5
-        if is_reserved(topic):
-            return NOT_AUTHORIZED if v5 else SUCCESS
-        refused = channel.rights is not None and not channel.rights.publishes(topic.encode())
-        if refused or (is_guarded(topic) and not self.access.may_steer(channel.rights, channel.client_id)):
-            self.access.refused_publishes += 1
-            log.debug("%r (%s) may not publish to %.200r", channel.client_id, channel.address, topic)
-            return NOT_AUTHORIZED if v5 else SUCCESS
-        if self.max_payload_size and len(packet.payload) > self.max_payload_size:
-            return IMPLEMENTATION_SPECIFIC_ERROR if v5 else SUCCESS  # 0x95 is not for acknowledgements
-        if packet.qos and self.admission.refuses(channel, topic):
-            return QUOTA_EXCEEDED if self.admission.can_be_told(channel) else WAIT
-        if core.hooks.slow:
-            refusal = core.hooks.allow("acl_check", channel, topic, True)
-            if refusal is not None:
-                return refusal.reason if v5 else SUCCESS
-        message = message_of(packet, channel.client_id, core.hot.now)
-        message.topic = topic
-        if core.hooks.slow:
-            message = core.hooks.transform("publish", message, channel)
-        if self.is_refused(message):
-            return QUOTA_EXCEEDED if v5 else SUCCESS
-        if message.retain and not self._can_be_retained(message, session.username) and v5 and packet.qos:
-            return QUOTA_EXCEEDED
         if packet.qos == 2 and core.config.terse:
             session.received.add(packet.packet_id)
             core.promise(channel)
             core.send(channel, Pubrec(packet.packet_id))  # ahead of the copy that the client itself may get
-            self._route(message, session)
+            self.route(message, session)
             return SUCCESS
-        found = self._route(message, session)
-        return SUCCESS if found or not v5 else NO_MATCHING_SUBSCRIBERS
+        found = self.route(message, session)
+        return SUCCESS if found or channel.version != V5 else NO_MATCHING_SUBSCRIBERS
 
-    def is_refused(self, message: Message) -> bool:
-        """Whether its topic would be one too many for the delivery store; that it is dropped, then, has been told."""
-        coordinator = self.core.coordinator
-        if coordinator is None or coordinator.admits(message.topic):
-            return False
-        self.core.stats.drops[TOO_MANY_TOPICS] += 1
-        log_drops.debug("%.200r is a topic too many for the store", message.topic)
-        self.core.hooks.tell("publish_dropped", message.publisher, message)
-        return True
+    def announce(self, message: Message) -> None:
+        """Publish what the broker says of itself (`$SYS`); only a topic too many for the store is in its way."""
+        if self.admission.is_stored(message):
+            self.route(message, None)
 
     def route(self, message: Message, publisher: Session | None) -> bool:
-        """Store a message if its topic is stored, retain it if it asks for it, and give it to all who want it; False
-        when nobody does, or when it is refused."""
-        return not self.is_refused(message) and self._route(message, publisher)
-
-    def _route(self, message: Message, publisher: Session | None) -> bool:
+        """Store a message that was admitted if its topic is stored, retain it if it asks for it, and give it to all who
+        want it; False when nobody does."""
         core = self.core
         if core.coordinator is not None:
             core.coordinator.clean(message)
@@ -185,8 +133,6 @@ class Publishing:
             fanout.store.deliver(message, publisher)
         if message.retain:
             message.owner = self.access.owner(publisher)
-            if publisher is not None:
-                message.user = publisher.username
             self._retain(message)
         if core.hooks.slow:
             self._hand_over_selected(fanout, message, publisher)
@@ -194,27 +140,6 @@ class Publishing:
             for destination in fanout.destinations:
                 destination.deliver(message, publisher)
         return fanout.somebody
-
-    def _can_be_retained(self, message: Message, username: str | None) -> bool:
-        """Whether there is room for it; if not, that is counted and logged, whether or not its publisher is told."""
-        message.user = username
-        if not message.payload or self.core.router.retained.fits(message):
-            return True
-        journal = self.core.journal
-        if journal is not None and journal.has_left_out(message.topic):
-            return True
-        self.core.stats.retained_refused += 1
-        now = self.core.hot.now
-        if now >= self._told_at + TELL_AGAIN:
-            self._told_at = now
-            log_retained.warning(
-                "no room for a retained message of %.200r (user %.200r): see max_retained, max_retained_bytes and the "
-                "same per user; %d until now",
-                message.topic,
-                username,
-                self.core.stats.retained_refused,
-            )
-        return False
 
     def _retain(self, message: Message) -> None:
         if self.core.router.retain(message):

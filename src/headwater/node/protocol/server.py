@@ -25,6 +25,7 @@ from headwater.node.protocol.deciding import Deciding
 from headwater.node.protocol.delivering import Delivering
 from headwater.node.protocol.ending import Ending
 from headwater.node.protocol.flow import Flow
+from headwater.node.protocol.publisher_waits import PublisherWaits
 from headwater.node.protocol.publishing import Publishing
 from headwater.node.protocol.reporting import Reporting
 from headwater.node.protocol.retained_sender import RetainedSender
@@ -96,12 +97,13 @@ class Server(Flow):
         delivering.retained_sender = self.retained_sender
         hot.delivering = delivering
         hot.sharing = sharing
-        self.admission = Admission(self)
-        self.publishing = Publishing(self, access, self.admission, delivering)
-        self.admission.publishing = self.publishing
+        self.admission = Admission(self, access)
+        self.publisher_waits = PublisherWaits(self, self.admission)
+        self.publishing = Publishing(self, access, self.admission, self.publisher_waits, delivering)
+        self.publisher_waits.publishing = self.publishing
         self.subscribing = Subscribing(self, access, self.retained_sender, sharing)
         access.subscribing = self.subscribing
-        self.ending = Ending(self, access, delivering, self.publishing, sharing, self.subscribing)
+        self.ending = Ending(self, access, self.admission, delivering, self.publishing, sharing, self.subscribing)
         self.connecting = Connecting(
             *(self, access, self.deciding, delivering, self.ending),
             *(self.reporting, self.retained_sender, sharing, self.strangers),

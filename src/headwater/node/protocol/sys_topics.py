@@ -57,7 +57,7 @@ class SysTopics:
             if self._shown.get(name) != text:
                 self._shown[name] = text
                 topic = "$SYS/broker/" + name
-                self._server.publishing.route(Message(topic, text.encode(), 0, True), None)
+                self._server.publishing.announce(Message(topic, text.encode(), 0, True))
             if not text:
                 del self._shown[name]
 
