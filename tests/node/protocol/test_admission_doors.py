@@ -281,6 +281,7 @@ def test_what_is_refused_takes_no_topic_of_the_store() -> None:
 def test_a_retained_message_that_is_on_disk_only_can_be_replaced(door: Door) -> None:
     broker = StoringBroker()
     assert door(broker, Message("a", b"old", 1, True)) == "ok"
+    broker.turn()
     broker.settle()
     broker = broker.crash(config=broker.server.config.model_copy(update={"max_retained": 0}))
     assert len(broker.server.router.retained) == 0
