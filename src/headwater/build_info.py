@@ -52,6 +52,7 @@ COMPILED: Final = (
     "node/access/publish_rights",
     "node/protocol/admission",
     "node/protocol/publisher_waits",
+    "node/protocol/handing_over",
     "node/protocol/publishing",
     "node/protocol/retained_sender",
     "node/protocol/subscribing",

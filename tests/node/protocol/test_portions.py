@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.message import NEVER, Message
+from headwater.node.protocol.handing_over import MOST
 from headwater.node.protocol.retained_sender import LOOKS
 from headwater.node.protocol.subscribing import SOME
 from headwater.wire import encode
@@ -301,3 +302,78 @@ def test_filters_that_look_at_every_topic_and_find_nothing(broker: BusyBroker) -
     assert broker.settle() >= 5 * COUNT // LOOKS
     assert client.packets() == [Pingresp()]
     check(broker.server)
+
+
+# ---- one message for very many --------------------------------------------------------------------------------------
+
+GROUPS = 500
+
+
+def in_groups(broker: BusyBroker, qos: int = 1) -> Client:
+    member = broker.client("member")
+    for start in range(0, GROUPS, 100):
+        filters = [SubscribeRequest(f"$share/g{number}/t", qos) for number in range(start, start + 100)]
+        member.send(Subscribe(1, filters))
+        broker.settle()
+    member.packets()
+    return member
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_message_for_many_groups_lets_others_go_first(qos: int) -> None:
+    """It comes to each group once, in the order of its publisher, who is told when all have it."""
+    broker = BusyBroker()
+    member = in_groups(broker)
+    publisher, other = broker.client("p"), broker.client("other")
+    for payload in (b"first", b"second"):
+        publisher.send(Publish("t", payload, qos, packet_id=len(payload) if qos else 0))
+    assert not [each for each in publisher.packets() if isinstance(each, Puback | Pubrec)]
+    other.send(Pingreq())
+    assert other.packets() == [Pingresp()], "it does not wait"
+    assert broker.settle() > 10
+    payloads: list[bytes] = []
+    while got := [each for each in member.packets() if isinstance(each, Publish)]:
+        payloads += [each.payload for each in got]
+        member.send(*(Puback(each.packet_id) for each in got if each.qos))
+        broker.settle()
+    assert payloads == [b"first"] * GROUPS + [b"second"] * GROUPS
+    told = [each.packet_id for each in publisher.packets() if isinstance(each, Puback | Pubrec)]
+    assert told == ([] if qos == 0 else [5, 6])
+    assert broker.server.publishing.long_ones == 0
+    check(broker.server)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_message_for_many_groups_whose_publisher_goes_comes_to_all(qos: int) -> None:
+    broker = BusyBroker()
+    member = in_groups(broker, 0)
+    publisher = broker.client("p")
+    publisher.send(Publish("t", b"x", qos, packet_id=qos), Disconnect())
+    publisher.lose()
+    broker.settle()
+    assert [each.payload for each in member.packets() if isinstance(each, Publish)] == [b"x"] * GROUPS
+    assert broker.server.publishing.long_ones == 0
+    check(broker.server)
+
+
+def test_a_large_message_for_recipients_with_aliases_lets_others_go_first() -> None:
+    broker = BusyBroker()
+    readers = [broker.client(f"r{number}", properties=Properties(topic_alias_maximum=9)) for number in range(20)]
+    for each in readers:
+        each.send(Subscribe(1, [SubscribeRequest("#", 0)]))
+        each.packets()
+    publisher = broker.client("p")
+    publisher.send(Publish("t" * 30_000, b"x"))
+    assert broker.server.publishing.long_ones == 1
+    assert broker.settle() > 10
+    assert [[packet.payload for packet in each.packets() if isinstance(packet, Publish)] for each in readers] == [
+        [b"x"]
+    ] * 20
+
+
+def test_messages_for_very_many_are_handed_over_at_once_when_there_are_too_many_of_them() -> None:
+    broker = BusyBroker()
+    in_groups(broker, 0)
+    broker.server.publishing.long_ones = MOST
+    broker.client("p").send(Publish("t", b"x"))
+    assert not broker.server.background.waiting

@@ -15,7 +15,7 @@ handed over many at a time, whether they have to be journaled. So a new kind of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -25,6 +25,12 @@ from headwater.session.session import Session
 
 if TYPE_CHECKING:
     from headwater.node.plane.channel import Channel
+
+
+EACH: Final = 4096
+"""Bytes that a message counts for, beside its own, when it is asked how long it takes to hand it to somebody."""
+LONG: Final = 64 * EACH
+"""Of all receivers that get it one after another: above, a message is handed over in pieces (handing_over.py)."""
 
 
 class Run:
@@ -109,6 +115,12 @@ class Destination:
     def deliver(self, message: Message, publisher: Session | None) -> None:
         """`publisher`: the session of who published it, if that is a client."""
         raise NotImplementedError
+
+    def deliver_some(self, message: Message, publisher: Session | None, first: int, count: int) -> int:
+        """As `deliver`, to `count` of those it goes to one after another, from the `first` on; the number of the next
+        one, 0: none is left. Other turns may be between two calls."""
+        self.deliver(message, publisher)
+        return 0
 
     def choose(self, message: Message, publisher: Session | None, chosen: list[tuple[Session, Delivery]]) -> None:
         """As `deliver`, where hooks may still change who gets the message: add what would be delivered to `chosen`."""

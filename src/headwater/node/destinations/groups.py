@@ -87,6 +87,13 @@ class SharedGroups(Destination):
         for group in self.groups:
             sharing.deliver(group, message)
 
+    def deliver_some(self, message: Message, publisher: Session | None, first: int, count: int) -> int:
+        sharing = self.sending.sharing
+        behind = first + count
+        for group in self.groups[first:behind]:
+            sharing.deliver(group, message)
+        return behind if behind < len(self.groups) else 0
+
     def choose(self, message: Message, publisher: Session | None, chosen: list[tuple[Session, Delivery]]) -> None:
         sharing = self.sending.sharing
         for group in self.groups:

@@ -61,6 +61,14 @@ class Recipients(Destination):
             for recipient in self.absent:
                 delivering.deliver(recipient, message, publisher)
 
+    def deliver_some(self, message: Message, publisher: Session | None, first: int, count: int) -> int:
+        delivering = self.sending.delivering
+        recipients = self.special + self.absent if message.qos else self.special
+        behind = first + count
+        for recipient in recipients[first:behind]:
+            delivering.deliver(recipient, message, publisher)
+        return behind if behind < len(recipients) else 0
+
     def choose(self, message: Message, publisher: Session | None, chosen: list[tuple[Session, Delivery]]) -> None:
         choose_recipients(self.special, message, publisher, chosen)
         choose_recipients(self.absent, message, publisher, chosen)

@@ -24,7 +24,7 @@ from typing import Final
 
 from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.delivery.known_properties import KnownProperties
-from headwater.node.destinations.destination import Fanout, Run
+from headwater.node.destinations.destination import EACH, LONG, Fanout, Run
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.destinations.local import LocalRoutes
 from headwater.node.destinations.members import NO_PROPERTIES
@@ -188,7 +188,7 @@ class HotPath(Collecting):
             return 0
         topic = data[p + 2 : te]
         fanout = self._fanout(channel, topic)
-        if fanout is None:
+        if fanout is None or (fanout.width and fanout.width * (EACH + end - pos) > LONG):
             return 0
         body = te
         if channel.version == V5:
@@ -242,7 +242,7 @@ class HotPath(Collecting):
             return 0
         topic = data[p + 2 : te]
         fanout = self._fanout(channel, topic)
-        if fanout is None:
+        if fanout is None or (fanout.width and fanout.width * (EACH + end - pos) > LONG):
             return 0
         properties = b""
         if channel.version == V5:

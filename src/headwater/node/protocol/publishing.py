@@ -9,6 +9,7 @@ from headwater.node.plane.channel import Channel
 from headwater.node.protocol.admission import CLIENT, NO_ROOM, Admission, Publication
 from headwater.node.protocol.core import Core
 from headwater.node.protocol.delivering import Delivering
+from headwater.node.protocol.handing_over import MOST, HandingOver, is_long
 from headwater.node.protocol.publisher_waits import PublisherWaits
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
@@ -34,6 +35,8 @@ class Publishing:
         self.waits = waits
         self.delivering = delivering
         self.receive_maximum = core.config.receive_maximum
+        self.long_ones = 0
+        """Messages that are being handed over in pieces."""
 
     def packet(self, channel: Channel, packet: Packet) -> bool:
         """Deal with a packet if it is one of these."""
@@ -70,7 +73,6 @@ class Publishing:
         """Route a PUBLISH that is as it should be, and acknowledge it; where that has to wait, later."""
         session = channel.session
         assert session is not None
-        journal = self.core.journal
         if packet.qos == 2 and not self._is_new(channel, session, packet):
             self.core.send(channel, Pubrec(packet.packet_id))
             self.core.promise(channel)
@@ -78,12 +80,14 @@ class Publishing:
         publication.own_bytes = channel.counted
         denied = self.admission.admit(publication)
         if denied is None:
-            reason = self._accept(channel, session, packet, publication.message)
+            self._accept(channel, session, packet, publication.message)
         elif denied.why == NO_ROOM and not self.waits.can_be_told(channel):
             self.waits.wait(channel, packet, publication)
-            return
         else:
-            reason = denied.reason if channel.version == V5 else SUCCESS
+            self.acknowledge(channel, session, packet, denied.reason if channel.version == V5 else SUCCESS)
+
+    def acknowledge(self, channel: Channel, session: Session, packet: Publish, reason: int) -> None:
+        journal = self.core.journal
         if journal is not None and packet.qos:
             if packet.qos == 2 and reason < 0x80:
                 journal.received(session, packet.packet_id)
@@ -105,17 +109,28 @@ class Publishing:
             raise RemoteProtocolError(QUOTA_EXCEEDED, "no memory for more open QoS 2 messages")
         return True
 
-    def _accept(self, channel: Channel, session: Session, packet: Publish, message: Message) -> int:
-        """Route a client's message; returns the reason code to acknowledge it with."""
+    def _accept(self, channel: Channel, session: Session, packet: Publish, message: Message) -> None:
+        """Route a client's message and acknowledge it; if it is for very many, in pieces."""
         core = self.core
         if packet.qos == 2 and core.config.terse:
             session.received.add(packet.packet_id)
             core.promise(channel)
             core.send(channel, Pubrec(packet.packet_id))  # ahead of the copy that the client itself may get
             self.route(message, session)
-            return SUCCESS
-        found = self.route(message, session)
-        return SUCCESS if found or channel.version != V5 else NO_MATCHING_SUBSCRIBERS
+            self.acknowledge(channel, session, packet, SUCCESS)
+            return
+        fanout = self._keep(message, session)
+        reason = SUCCESS if fanout.somebody or channel.version != V5 else NO_MATCHING_SUBSCRIBERS
+        if is_long(fanout, message) and self._may_take_turns(channel, packet):
+            HandingOver(self, channel, session, packet, message, fanout, reason).begin()
+            return
+        self._hand_over(fanout, message, session)
+        self.acknowledge(channel, session, packet, reason)
+
+    def _may_take_turns(self, channel: Channel, packet: Publish) -> bool:
+        core = self.core
+        is_twice = packet.qos == 2 and core.journal is not None
+        return not (is_twice or core.hooks.slow or channel.busy) and self.long_ones < MOST
 
     def announce(self, message: Message) -> None:
         """Publish what the broker says of itself (`$SYS`); only a topic too many for the store is in its way."""
@@ -125,6 +140,12 @@ class Publishing:
     def route(self, message: Message, publisher: Session | None) -> bool:
         """Store a message that was admitted if its topic is stored, retain it if it asks for it, and give it to all who
         want it; False when nobody does."""
+        fanout = self._keep(message, publisher)
+        self._hand_over(fanout, message, publisher)
+        return fanout.somebody
+
+    def _keep(self, message: Message, publisher: Session | None) -> Fanout:
+        """Store and retain it; returns where it goes."""
         core = self.core
         if core.coordinator is not None:
             core.coordinator.clean(message)
@@ -134,12 +155,14 @@ class Publishing:
         if message.retain:
             message.owner = self.access.owner(publisher)
             self._retain(message)
-        if core.hooks.slow:
+        return fanout
+
+    def _hand_over(self, fanout: Fanout, message: Message, publisher: Session | None) -> None:
+        if self.core.hooks.slow:
             self._hand_over_selected(fanout, message, publisher)
         else:
             for destination in fanout.destinations:
                 destination.deliver(message, publisher)
-        return fanout.somebody
 
     def _retain(self, message: Message) -> None:
         if self.core.router.retain(message):
