@@ -28,6 +28,11 @@ def dated(folder: Path, name: str, kind: str = "json") -> Path:
     return folder / f"{name}-{datetime.now(UTC):%Y-%m-%d}.{kind}"
 
 
+def keep(docs: Path, name: str, content: object) -> None:
+    """Among the results of the documentation."""
+    write_json(dated(docs / "results", name), content)
+
+
 def insert(document: str, generated: str, marks: tuple[str, str], title: str) -> str:
     """The document with the part between the marks replaced, or added at its end if it has none. `title` is for one
     that is empty."""
