@@ -10,6 +10,7 @@ import runpy
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,6 +129,7 @@ def imports_of(path: Path) -> Iterator[Import]:
                 yield Import(path, node.lineno, name if source.startswith("headwater") and is_ours(name) else source)
 
 
+@cache
 def all_imports() -> list[Import]:
     return [found for path in sorted(PACKAGE.rglob("*.py")) for found in imports_of(path)]
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import runpy
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +58,7 @@ def rows() -> list[Row]:
     return found
 
 
+@cache
 def names_of_tests(path: Path) -> set[str]:
     """Names as pytest writes them: `test_x`, `TestClass::test_x`."""
     names: set[str] = set()

@@ -1,8 +1,9 @@
 """The fast tier (`--fast`, of `./scripts/test --fast`): what needs no Java and no other broker, and kills nothing.
 
-It is for while one works, and shows most of what can be wrong in 2.5 minutes; CI runs everything. Left out are tests
-that are marked `slow`, those that borrow the process's Spark, those whose parameters name another broker, and the files
-and folders below. What is left cannot start Java or another broker: an audit hook lets it fail, with a word on why.
+It is for while one works, and shows most of what can be wrong in three minutes of CPU time; CI runs everything. Left
+out are tests that are marked `slow`, those that borrow the process's Spark, those whose parameters name another broker,
+and the files and folders below. Property tests have a tenth of their examples, and fuzzers a third of their seeds. What
+is left cannot start Java or another broker: an audit hook lets it fail, with a word on why.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ NOT_FAST: Final = (
     "tests/node/bridge/test_mosquitto.py",
     "tests/node/delivery/test_opening.py",
     "tests/node/delivery/test_power_cuts.py",
+    "tests/node/http/test_gate.py",
+    "tests/node/http/test_process.py",
     "tests/node/persistence/test_persistence.py",
     "tests/node/persistence/test_mosquitto_db.py",
     "tests/node/mosquitto/test_bridges.py",

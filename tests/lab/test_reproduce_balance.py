@@ -328,7 +328,7 @@ def test_tables_show_the_thesis_beside_ours() -> None:
 
 
 def test_a_folder_gets_table_figures_and_data(tmp_path: Path) -> None:
-    files = {file.name for file in written.write(findings(), tmp_path / "out")}
+    files = {file.name for file in written.report(findings()).write(tmp_path / "out")}
     assert files == {file.name for file in (tmp_path / "out").iterdir()}
     assert {name[:10] for name in files if name.endswith(".svg")} == {f"balance-{number}" for number in range(43, 48)}
     page = (tmp_path / "out" / "balance.md").read_text()
@@ -345,12 +345,12 @@ def test_a_folder_gets_table_figures_and_data(tmp_path: Path) -> None:
 def test_a_page_keeps_its_text(tmp_path: Path) -> None:
     page = tmp_path / "balance.md"
     page.write_text(f"# Mine\n\n{BEGIN}\nfrom last time\n{END}\n\nBy hand.\n")
-    written.write(findings(), tmp_path)
+    written.report(findings()).write(tmp_path)
     text = page.read_text()
     assert text.startswith("# Mine\n")
     assert text.endswith(f"{END}\n\nBy hand.\n")
     assert "from last time" not in text
-    written.write(findings(), tmp_path)
+    written.report(findings()).write(tmp_path)
     assert page.read_text() == text
 
 

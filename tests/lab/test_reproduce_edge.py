@@ -159,7 +159,7 @@ def test_tables_have_the_paper_beside_ours() -> None:
 
 
 def test_what_a_folder_gets(tmp_path: Path) -> None:
-    files = {file.name for file in written.write(findings(), tmp_path / "out")}
+    files = {file.name for file in written.report(findings()).write(tmp_path / "out")}
     pictures = {"edge-9-cpu.svg", "edge-11-latency.svg", "edge-latency-by-reading.svg"}
     assert files == {"edge.md", "edge.json", "edge-cpu.csv", "edge-logs.csv", *pictures}
     assert files == {path.name for path in (tmp_path / "out").iterdir()}

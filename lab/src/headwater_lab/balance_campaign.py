@@ -18,7 +18,8 @@ from headwater_lab.balance_scenarios import SEEDS, SHOWN, Case, cases
 from headwater_lab.balance_simulation import SimulationOutcome, simulate
 from headwater_lab.balance_tables import PARTS, Row, losses, markdown, progress_line, summary
 from headwater_lab.figure import FigureError
-from headwater_lab.report import insert
+from headwater_lab.report import update
+from headwater_lab.results import write_json
 
 
 def row(case: Case, dispatcher: str, outcomes: Sequence[SimulationOutcome]) -> Row:
@@ -88,10 +89,10 @@ def main(words: Sequence[str] | None = None) -> None:
             rows += run_brokers(seeds, _print_row)
         content = {"machine": machine.describe(""), "seeds": seeds, "rows": [asdict(each) for each in rows]}
     if options.json:
-        options.json.write_text(json.dumps(content, indent=1) + "\n")
+        write_json(options.json, content)
     cost = json.loads(options.report_cost.read_text()) if options.report_cost else None
     if options.doc:
-        options.doc.write_text(insert(options.doc.read_text(), summary(rows, cost), "balance-scenarios"))
+        update(options.doc, summary(rows, cost), "balance-scenarios")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "balance-scenarios-figures.md").write_text(markdown(rows))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from headwater.client.ping import StatusPingSender
 from headwater.wire.status import StatusReport, encode_status
 from headwater_lab.balance_scenarios import FOUR
-from headwater_lab.figure import FigureError
+from headwater_lab.figure import Picture, save
 
 COLOURS: Final = {
     "round_robin": "#c0392b",
@@ -50,22 +50,15 @@ def cpu_percent(per_second: float, report_cost: Mapping[str, Any]) -> float:
 
 
 def draw_all(rows: Rows, report_cost: Mapping[str, Any] | None, folder: Path) -> None:
-    """Write those that there are rows for."""
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        raise FigureError("the figures need matplotlib (pip install headwater-lab)") from None
-    # Without dates and random ids, the files change only when the figures do.
-    with matplotlib.rc_context({"svg.hashsalt": "headwater", "svg.fonttype": "none", "font.size": 9}):
-        if any(row["part"] == "crowds" for row in rows):
-            figure = figures.Figure(figsize=(9, 5.5), layout="constrained")
-            _draw_crowds(figure, [row for row in rows if row["part"] == "crowds"])
-            figure.savefig(folder / "balance-crowds.svg", format="svg", metadata={"Date": None})
-        if any(row["part"] == "intervals" for row in rows):
-            figure = figures.Figure(figsize=(9, 3.6), layout="constrained")
-            _draw_intervals(figure, [row for row in rows if row["part"] == "intervals"], report_cost)
-            figure.savefig(folder / "balance-intervals.svg", format="svg", metadata={"Date": None})
+    """Write those that there are rows for. FigureError: matplotlib is not installed."""
+    crowds, intervals = ([row for row in rows if row["part"] == part] for part in ("crowds", "intervals"))
+    pictures = []
+    if crowds:
+        pictures.append(Picture(folder / "balance-crowds.svg", (9, 5.5), partial(_draw_crowds, rows=crowds)))
+    if intervals:
+        draw = partial(_draw_intervals, rows=intervals, report_cost=report_cost)
+        pictures.append(Picture(folder / "balance-intervals.svg", (9, 3.6), draw))
+    save(pictures)
 
 
 def _draw_crowds(figure: Any, rows: Rows) -> None:

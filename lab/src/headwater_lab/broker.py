@@ -9,8 +9,6 @@ never whether the broker was fast.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import shlex
 import sys
 import tempfile
@@ -18,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headwater.fleet.process import BrokerError
-from headwater_lab import figure, machine, report, scenarios
+from headwater_lab import figure, machine, report, results, scenarios
 from headwater_lab.compare import Comparison, Row
 from headwater_lab.contenders import command_from, find_mosquitto, mosquitto_command, raise_file_limit
 from headwater_lab.load import LoadError, build
@@ -58,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 2
     if options.json:
-        write_json(options.json, rows, facts)
+        results.write_json(options.json, content(rows, facts))
     if not (options.no_docs or options.quick or options.only or options.itself):
         write_docs(options.docs, rows, facts)
     failed = [row.key for row in rows if row.failed]
@@ -67,26 +65,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def write_json(file: Path, rows: Sequence[Row], facts: dict[str, str]) -> None:
+def content(rows: Sequence[Row], facts: dict[str, str]) -> dict[str, object]:
     """Everything measured, with machine and versions."""
-    data = {"machine": facts, "results": [row.as_json() for row in rows]}
-    file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    return {"machine": facts, "results": [row.as_json() for row in rows]}
 
 
 def write_docs(docs: Path, rows: Sequence[Row], facts: dict[str, str]) -> None:
     """The result file, the figure, and the generated part of performance.md; text outside its markers stays."""
-    results = docs / "results"
-    results.mkdir(parents=True, exist_ok=True)
-    write_json(results / f"broker-{datetime.datetime.now(datetime.UTC).date()}.json", rows, facts)
+    results.keep(docs, "broker", content(rows, facts))
     picture: Path | None = docs / "performance.svg"
     try:
         figure.draw(rows, docs / "performance.svg")
     except figure.FigureError as problem:
         print(problem, file=sys.stderr)
         picture = None
-    page = docs / "performance.md"
-    text = page.read_text() if page.exists() else ""
-    page.write_text(report.insert(text, report.markdown(rows, facts, picture.name if picture else None)))
+    report.update(docs / "performance.md", report.markdown(rows, facts, picture.name if picture else None))
 
 
 def _chosen_cases(options: argparse.Namespace) -> list[scenarios.Case]:

@@ -8,8 +8,6 @@ The exit status tells whether messages of ours went wrong or a case could not ru
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import shlex
 import sys
 import tempfile
@@ -19,11 +17,11 @@ from pathlib import Path
 
 from headwater.fleet.process import BrokerError
 from headwater.routing.shared import DISPATCHERS
-from headwater_lab import machine, report
+from headwater_lab import machine, report, results
 from headwater_lab.contenders import find_mosquitto, headwater_command, mosquitto_command, raise_file_limit
 from headwater_lab.contest import MOSQUITTO, Case, Contest, ContestOutcome, Launcher, unconnected
 from headwater_lab.load import LoadError, build
-from headwater_lab.options import names
+from headwater_lab.options import names, output_options
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,7 @@ def parse(benchmark: Benchmark, arguments: Sequence[str] | None) -> argparse.Nam
     parser.add_argument("--rounds", type=int, help=f"interleaved rounds of each case (default: {benchmark.rounds})")
     parser.add_argument("--seconds", type=float, help=f"measured time of a round (default: {benchmark.seconds:g})")
     parser.add_argument("--mqtt", type=int, choices=(4, 5), help="one version; 4 is 3.1.1 (default: what is recorded)")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation")
+    output_options(parser)
     options = parser.parse_args(arguments)
     unknown = set(options.dispatchers) - set(DISPATCHERS)
     if unknown:
@@ -100,7 +96,7 @@ def main(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 2
     if options.json:
-        write_json(options.json, outcomes, facts)
+        results.write_json(options.json, _content(outcomes, facts))
     if _is_complete(benchmark, options):
         write_docs(benchmark, options.docs, outcomes, facts)
     failed = [outcome.case.key for outcome in outcomes if outcome.failed]
@@ -134,21 +130,15 @@ def ratio(outcome: ContestOutcome, above: str, below: str, name: str = "us") -> 
     return text if len(outcome.samples[above]) == 1 else f"{text} ± {outcome.spread(above, below, name):.2f}"
 
 
-def write_json(file: Path, outcomes: Sequence[ContestOutcome], facts: dict[str, str]) -> None:
-    """Everything measured, with machine and versions."""
-    data = {"machine": facts, "results": [outcome.as_json() for outcome in outcomes]}
-    file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-
-
 def write_docs(benchmark: Benchmark, docs: Path, outcomes: Sequence[ContestOutcome], facts: dict[str, str]) -> None:
     """The result file, and the generated part of performance.md; text outside its markers stays."""
-    results = docs / "results"
-    results.mkdir(parents=True, exist_ok=True)
-    write_json(results / f"{benchmark.name}-{datetime.datetime.now(datetime.UTC).date()}.json", outcomes, facts)
-    page = docs / "performance.md"
-    text = page.read_text() if page.exists() else ""
-    generated = f"{report.facts(facts)}\n\n{benchmark.markdown(outcomes)}\n"
-    page.write_text(report.insert(text, generated, benchmark.name))
+    results.keep(docs, benchmark.name, _content(outcomes, facts))
+    report.update(docs / "performance.md", f"{report.facts(facts)}\n\n{benchmark.markdown(outcomes)}", benchmark.name)
+
+
+def _content(outcomes: Sequence[ContestOutcome], facts: dict[str, str]) -> dict[str, object]:
+    """Everything measured, with machine and versions."""
+    return {"machine": facts, "results": [outcome.as_json() for outcome in outcomes]}
 
 
 def _contest(benchmark: Benchmark, options: argparse.Namespace, folder: Path) -> Contest:

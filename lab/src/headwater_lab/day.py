@@ -10,7 +10,6 @@ the exit status is 1 if anything differs.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -35,6 +34,7 @@ from headwater.pipeline.tables import BRONZE, COMPLETENESS, GOLD, LATE, LATEST, 
 from headwater_lab import machine
 from headwater_lab.fleet_day import MICROSECONDS, START, Plan, batches
 from headwater_lab.fleet_day_truth import Truth, truth
+from headwater_lab.results import write_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.json is not None:
         about = machine.describe("steps behind bronze, Spark local[2]")
         result = {**about, "plan": vars(plan), **figures, "differences": found}
-        chosen.json.write_text(json.dumps(result, indent=1) + "\n")
+        write_json(chosen.json, result)
     return 1 if found else 0
 
 

@@ -11,7 +11,6 @@ because whatever else the machine does only adds.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from headwater.message import Subscription
 from headwater.routing.dispatcher import Member
 from headwater.routing.shared import DISPATCHERS, Group, dispatcher
 from headwater_lab import machine
+from headwater_lab.results import write_json
 
 COUNTS: Final = (3, 30, 1_000)
 TURN: Final = 50  # messages at the same time
@@ -110,7 +110,7 @@ def main(words: Sequence[str] | None = None) -> None:
     print(table(costs))
     if options.json:
         content = {"machine": machine.describe(""), "costs": [asdict(cost) for cost in costs]}
-        options.json.write_text(json.dumps(content, indent=1) + "\n")
+        write_json(options.json, content)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,10 @@ lost.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +24,7 @@ from headwater_lab import machine
 from headwater_lab.contenders import Command, find_mosquitto, running
 from headwater_lab.load import VIOLATIONS, LoadGenerator, build
 from headwater_lab.report import number, table
+from headwater_lab.results import dated, write_json
 
 PUBLISHERS: Final = 100
 WINDOWS: Final = (1, 20)
@@ -137,8 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "machine": machine.describe("headwater broker --data-dir DIR --durability …"),
         "windows": results,
     }
-    file = chosen.json or Path("docs/results") / f"durability-{datetime.now(UTC):%Y-%m-%d}.json"
-    file.write_text(json.dumps(kept, indent=1) + "\n")
+    file = chosen.json or dated(Path("docs/results"), "durability")
+    write_json(file, kept)
     print(f"\n{markdown(results)}\n\nkept in {file}")
     return 0 if all(ratio(samples) >= GOAL for samples in results.values()) else 1
 

@@ -1,11 +1,11 @@
-"""The figure of docs/performance.md: every ratio as a bar on a logarithmic scale."""
+"""Figures as SVG files, for all of the lab; and that of docs/performance.md, every ratio as a bar."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headwater_lab.compare import Row
 
@@ -18,19 +18,43 @@ class FigureError(Exception):
     """matplotlib is not installed."""
 
 
-def draw(rows: Sequence[Row], file: Path) -> None:
-    """Write an SVG with one bar per row that has a result; the spread as a whisker, the floor as a tick."""
+class Picture(NamedTuple):
+    """`draw` gets an empty figure of matplotlib; the size is in inches."""
+
+    file: Path
+    size: tuple[float, float]
+    draw: Callable[[Any], None]
+
+
+def save(pictures: Iterable[Picture], font_size: int = 9) -> list[Path]:
+    """Write them, and return their files. FigureError: matplotlib is not installed."""
     try:
         matplotlib: Any = importlib.import_module("matplotlib")
         figures: Any = importlib.import_module("matplotlib.figure")
     except ImportError:
-        raise FigureError("the figure needs matplotlib (pip install headwater-lab)") from None
+        raise FigureError("figures need matplotlib (pip install headwater-lab)") from None
+    files = []
+    # Without dates and random ids, a file changes only when the data do.
+    with matplotlib.rc_context({"svg.hashsalt": "headwater", "svg.fonttype": "none", "font.size": font_size}):
+        for picture in pictures:
+            figure = figures.Figure(figsize=picture.size, layout="constrained")
+            picture.draw(figure)
+            figure.savefig(picture.file, format="svg", dpi=150, metadata={"Date": None})
+            files.append(picture.file)
+    return files
+
+
+def plain(axes: Any) -> None:
+    """Horizontal lines behind the data, and no frame."""
+    axes.grid(axis="y", color="#dddddd")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw(rows: Sequence[Row], file: Path) -> None:
+    """One bar per row that has a result; the spread as a whisker, the floor as a tick. FigureError."""
     rows = [row for row in rows if not row.error]
-    # Without dates and random ids, the file changes only when the figures do.
-    with matplotlib.rc_context({"svg.hashsalt": "headwater", "svg.fonttype": "none", "font.size": 9}):
-        figure = figures.Figure(figsize=(9, 1.6 + 0.27 * len(rows)), layout="constrained")
-        _draw_bars(figure.add_subplot(), rows)
-        figure.savefig(file, format="svg", metadata={"Date": None})
+    save([Picture(file, (9, 1.6 + 0.27 * len(rows)), lambda figure: _draw_bars(figure.add_subplot(), rows))])
 
 
 def _draw_bars(axes: Any, rows: Sequence[Row]) -> None:

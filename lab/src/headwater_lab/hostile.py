@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
-import json
 import os
 import statistics
 import sys
@@ -24,11 +22,12 @@ from pathlib import Path
 from typing import Final
 
 from headwater.fleet.process import BrokerError
-from headwater_lab import machine, report
+from headwater_lab import machine, report, results
 from headwater_lab.contenders import raise_file_limit
 from headwater_lab.hostile_field import Attack
 from headwater_lab.hostile_ground import ATTACKS, Ground, be_urgent, ground
 from headwater_lab.load import VIOLATIONS, LoadError, LoadGenerator, build
+from headwater_lab.options import output_options
 
 PAIRS: Final = 50
 RATE: Final = 10_000
@@ -222,9 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--beside", action="store_true", help="attack another broker: what others wait because of the machine alone"
     )
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation")
+    output_options(parser)
     options = parser.parse_args(arguments)
     chosen = [name for name in options.only.split(",") if name] or list(ATTACKS)
     unknown = [name for name in chosen if name not in ATTACKS]
@@ -248,15 +245,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcomes.append(campaign.run(ATTACKS[attack]))
             print(line(outcomes[-1]), flush=True)
     data = {"machine": facts, "results": [asdict(outcome) for outcome in outcomes]}
-    text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
     if options.json:
-        options.json.write_text(text)
+        results.write_json(options.json, data)
     if chosen == list(ATTACKS) and not options.no_docs and not options.beside:
-        results = options.docs / "results"
-        results.mkdir(parents=True, exist_ok=True)
-        (results / f"hostile-{datetime.datetime.now(datetime.UTC).date()}.json").write_text(text)
-        page = options.docs / "hostile.md"
-        page.write_text(report.insert(page.read_text() if page.exists() else "", markdown(outcomes, facts), "hostile"))
+        results.keep(options.docs, "hostile", data)
+        report.update(options.docs / "hostile.md", markdown(outcomes, facts), "hostile")
     return 1 if any(outcome.failures() for outcome in outcomes) else 0
 
 

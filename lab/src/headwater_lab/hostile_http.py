@@ -148,24 +148,29 @@ def admin_unauthorised_bodies(field: Field) -> None:
                 field.counts["requests"] += 1
 
 
+def ask(field: Field, port: int, paths: Callable[[int], str]) -> None:
+    """One request after the other on one connection, until it is over."""
+    connection = HTTPConnection(HOST, port, timeout=PATIENCE)
+    for each in count():
+        if field.over():
+            break
+        try:
+            connection.request("GET", paths(each), headers={"Authorization": f"Bearer {field.token}"})
+            body = connection.getresponse().read()
+        except (OSError, HTTPException):
+            field.counts["ends"] += 1
+            connection.close()
+            continue
+        field.counts["requests"] += 1
+        field.counts["bytes"] += len(body)
+    connection.close()
+
+
 def _callers(field: Field, number: int, paths: Callable[[int], str]) -> None:
     """So many callers at a time, each without a pause."""
 
     def calling() -> None:
-        connection = HTTPConnection(HOST, field.rest_port, timeout=PATIENCE)
-        for each in count():
-            if field.over():
-                break
-            try:
-                connection.request("GET", paths(each), headers={"Authorization": f"Bearer {field.token}"})
-                body = connection.getresponse().read()
-            except (OSError, HTTPException):
-                field.counts["ends"] += 1
-                connection.close()
-                continue
-            field.counts["requests"] += 1
-            field.counts["bytes"] += len(body)
-        connection.close()
+        ask(field, field.rest_port, paths)
 
     threads = [threading.Thread(target=calling) for _ in range(number)]
     for each in threads:

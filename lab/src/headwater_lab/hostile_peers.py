@@ -8,12 +8,12 @@ import socket
 import ssl
 import subprocess
 from functools import partial
-from http.client import HTTPConnection, HTTPException
 from itertools import count, cycle, islice
 from typing import Final
 
 from headwater.wire.packets import Publish, Subscribe, SubscribeRequest
 from headwater_lab.hostile_field import HOST, PATIENCE, Attack, Crowd, Field, connect, encoded
+from headwater_lab.hostile_http import ask
 
 CROWD: Final = 1000
 MIB: Final = 1 << 20
@@ -163,21 +163,7 @@ def tls_renegotiation(field: Field) -> None:
 
 def admin_pages(field: Field) -> None:
     """Page after page of the admin API, without a pause, while there are ten thousand sessions."""
-    offset = 0
-    headers = {"Authorization": f"Bearer {field.token}"}
-    connection = HTTPConnection(HOST, field.admin_port, timeout=PATIENCE)
-    while not field.over():
-        try:
-            connection.request("GET", f"/v1/sessions?limit=200&offset={offset}", headers=headers)
-            body = connection.getresponse().read()
-        except (OSError, HTTPException):
-            field.counts["ends"] += 1
-            connection.close()
-            continue
-        field.counts["requests"] += 1
-        field.counts["bytes"] += len(body)
-        offset = (offset + 200) % 10_000
-    connection.close()
+    ask(field, field.admin_port, lambda each: f"/v1/sessions?limit=200&offset={200 * each % 10_000}")
 
 
 ATTACKS: Final = (

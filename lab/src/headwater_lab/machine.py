@@ -12,8 +12,9 @@ from pathlib import Path
 from headwater import __version__, build_info
 
 
-def describe(command: str) -> dict[str, str]:
-    """Machine and versions of a comparison; `command` is the broker's command line."""
+def describe(command: str, mosquitto: bool = True) -> dict[str, str]:
+    """Machine and versions; `command` is what was run, such as the broker's command line. Mosquitto's version is for
+    comparisons with it."""
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "cpu": _first_match(Path("/proc/cpuinfo"), r"model name\s*:\s*(.+)") or platform.machine(),
@@ -23,7 +24,7 @@ def describe(command: str) -> dict[str, str]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "headwater": f"{__version__} ({build_info.describe(build_info.module_states().values())})",
         "commit": _commit(),
-        "mosquitto": _mosquitto_version(),
+        **({"mosquitto": _mosquitto_version()} if mosquitto else {}),
         "command": command,
     }
 

@@ -12,8 +12,6 @@ survived or are broken, 2 when one no longer fits the source or the tests.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import os
 import re
 import shutil
@@ -30,6 +28,7 @@ from typing import Final, NamedTuple
 
 from headwater_lab import machine
 from headwater_lab.clauses import SCENARIOS, shown_by
+from headwater_lab.results import dated, write_json
 
 SOURCES: Final = Path("src/headwater")
 DATA: Final = Path("lab/src/headwater_lab/mutants.toml")
@@ -242,10 +241,8 @@ def _facts(verdicts: Sequence[Verdict], seconds: float) -> dict[str, str]:
 
 def write(folder: Path, verdicts: Sequence[Verdict], facts: dict[str, str]) -> None:
     """The report of a whole run, for programs and for people."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"mutants-{datetime.datetime.now(datetime.UTC).date()}.json"
-    data = {"machine": facts, "mutants": [asdict(verdict) for verdict in verdicts]}
-    file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    file = dated(folder, "mutants")
+    write_json(file, {"machine": facts, "mutants": [asdict(verdict) for verdict in verdicts]})
     file.with_suffix(".md").write_text(_markdown(verdicts, facts), encoding="utf-8")
 
 

@@ -23,9 +23,7 @@ def comparison_options(name: str, about: str | None, *, placeholder: str, quick:
     add("--rounds", type=int, help="interleaved rounds of each case (default: mostly 5)")
     add("--seconds", type=float, help="measured time of a round (default: 2, quick: 0.5)")
     add("--mqtt", choices=("4", "5", "both"), default="both", help="4 is MQTT 3.1.1")
-    add("--json", type=Path, help="write the results to this file")
-    add("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    add("--no-docs", action="store_true", help="do not write to the documentation")
+    output_options(parser)
     return parser
 
 
@@ -34,12 +32,18 @@ def figure_options(name: str, about: str | None, *, quick: str) -> argparse.Argu
     parser = argparse.ArgumentParser(
         prog=f"scripts/bench {name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add = parser.add_argument
-    add("--quick", action="store_true", help=quick)
-    add("--json", type=Path, help="write name, paper, ours and unit of each figure")
-    add("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    add("--no-docs", action="store_true", help="do not write to the documentation; --quick never does")
+    parser.add_argument("--quick", action="store_true", help=quick)
+    output_options(parser, "write name, paper, ours and unit of each figure", "; --quick never does")
     return parser
+
+
+def output_options(
+    parser: argparse.ArgumentParser, json: str = "write the results to this file", never: str = ""
+) -> None:
+    """Where a benchmark writes to."""
+    parser.add_argument("--json", type=Path, help=json)
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
+    parser.add_argument("--no-docs", action="store_true", help=f"do not write to the documentation{never}")
 
 
 def names(text: str) -> list[str]:

@@ -19,7 +19,6 @@ shows what would become of it.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import statistics
@@ -43,6 +42,7 @@ from headwater.pipeline.lake.types import arrow_schema
 from headwater.pipeline.lake.upkeep import TableUpkeep
 from headwater.pipeline.tables import BRONZE, LATEST, Table
 from headwater_lab import machine
+from headwater_lab.results import write_json
 
 DAY: Final = 86_400.0
 LATEST_EVERY: Final = 5
@@ -359,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "plan": asdict(plan),
             "days": [asdict(each) for each in days],
         }
-        given.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        write_json(given.json, result)
     return 0
 
 

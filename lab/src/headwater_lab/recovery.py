@@ -8,13 +8,11 @@ until it answers a client, and memory then, with an empty folder and with that o
 from __future__ import annotations
 
 import argparse
-import json
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +39,7 @@ from headwater.wire.packets import Connect
 from headwater.wire.primitives import FOR_EVER
 from headwater_lab import machine
 from headwater_lab.contenders import running
+from headwater_lab.results import dated, write_json
 
 BATCH: Final = 5000
 PAYLOAD: Final = 100
@@ -145,10 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, default=None, help="where the result is kept; default: docs/results")
     chosen = parser.parse_args(arguments)
     result = measure(chosen.retained, chosen.sessions, chosen.waiting, lambda text: print(text, flush=True))
-    file = chosen.json or Path("docs/results") / f"recovery-{datetime.now(UTC):%Y-%m-%d}.json"
-    file.write_text(
-        json.dumps({"machine": machine.describe("headwater broker --data-dir DIR"), **result}, indent=1) + "\n"
-    )
+    file = chosen.json or dated(Path("docs/results"), "recovery")
+    write_json(file, {"machine": machine.describe("headwater broker --data-dir DIR"), **result})
     print(f"kept in {file}")
     return 0
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
 
+from headwater_lab import results
 from headwater_lab.compare import MOSQUITTO, OURS, Row
 from headwater_lab.scenarios import P99_BOUND
 
@@ -15,6 +18,7 @@ def markers(benchmark: str) -> tuple[str, str]:
 
 
 BEGIN, END = markers("broker")
+TITLE: Final = "# Performance"
 
 
 def progress_line(row: Row) -> str:
@@ -75,15 +79,12 @@ def markdown(rows: Sequence[Row], machine: dict[str, str], figure: str | None) -
 
 def insert(document: str, generated: str, benchmark: str = "broker") -> str:
     """`document` with the part between the benchmark's markers replaced, or added at the end if it has none."""
-    begin, end = markers(benchmark)
-    block = f"{begin}\n\n{generated}\n{end}\n"
-    before, found, rest = document.partition(begin)
-    if not found:
-        return (document.rstrip() or "# Performance") + "\n\n" + block
-    _, found, after = rest.partition(end)
-    if not found:
-        raise ValueError(f"the document has {begin!r} but not {end!r}")
-    return before + block + after.removeprefix("\n")
+    return results.insert(document, generated, markers(benchmark), TITLE)
+
+
+def update(page: Path, generated: str, benchmark: str = "broker") -> None:
+    """The same with a file, which need not be there."""
+    results.update(page, generated, markers(benchmark), TITLE)
 
 
 def _traffic_table(rows: Iterable[Row]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import socket
 import statistics
 import sys
@@ -27,6 +26,7 @@ from headwater.wire.packets import V5, Connect, Pingreq, Properties, Subscribe, 
 from headwater.wire.status import StatusReport, consent, encode_status
 from headwater_lab import machine
 from headwater_lab.contenders import headwater_command, raise_file_limit, running
+from headwater_lab.results import write_json
 
 COMMAND: Final = f"{sys.executable} -m headwater broker --port {{port}} --config {{config}}"
 MEMBERS: Final = 1_000
@@ -124,8 +124,7 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{cost['per_second'] * cost['microseconds'] / 1e4:5.1f} % of a core"
         )
     if options.json:
-        content = {"machine": machine.describe(options.command), **result}
-        options.json.write_text(json.dumps(content, indent=1) + "\n")
+        write_json(options.json, {"machine": machine.describe(options.command), **result})
 
 
 if __name__ == "__main__":

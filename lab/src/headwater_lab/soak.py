@@ -14,7 +14,6 @@ grow by in that half, at that slope, has to be within a tolerance. A full run wr
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import shlex
@@ -35,6 +34,8 @@ from headwater_lab.contenders import raise_file_limit
 from headwater_lab.hostile_field import HOST, PATIENCE
 from headwater_lab.hostile_ground import Ground, ground
 from headwater_lab.load import VIOLATIONS, LoadError, LoadGenerator, build
+from headwater_lab.options import output_options
+from headwater_lab.results import dated
 
 LOAD: Final = 0.5
 """Of one processor."""
@@ -275,9 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=float, default=1.0, help="seconds between two looks (default: 1)")
     parser.add_argument("--rate", type=float, help="messages a second (default: found out, for half a processor)")
     parser.add_argument("--broker-arguments", default="", help="more for the broker: --broker-arguments='--data-dir D'")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the documentation's folder (default: docs)")
-    parser.add_argument("--no-docs", action="store_true", help="do not write to the documentation")
+    output_options(parser)
     options = parser.parse_args(arguments)
     raise_file_limit()
     facts = machine.describe(shlex.join(["headwater", "broker", *shlex.split(options.broker_arguments)]))
@@ -315,11 +314,9 @@ def _write(options: argparse.Namespace, data: dict[str, object], samples: Sequen
         options.json.write_text(text)
     if options.no_docs or options.minutes < 10:
         return
-    results = options.docs / "results"
-    results.mkdir(parents=True, exist_ok=True)
-    stem = f"soak-{datetime.datetime.now(datetime.UTC).date()}"
-    (results / f"{stem}.json").write_text(text)
-    draw(samples, results / f"{stem}.svg")
+    file = dated(options.docs / "results", "soak")
+    file.write_text(text)
+    draw(samples, file.with_suffix(".svg"))
 
 
 if __name__ == "__main__":

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from headwater_lab.report import facts, insert, table
+from headwater_lab import results
+from headwater_lab.report import facts, table, update
 
 SYSTEMS: Final = {
     "": "node, by MQTT and HTTP",
@@ -67,12 +65,9 @@ class Figures:
     def value(self, name: str) -> float:
         return self.found[name].value
 
-    def records(self, machine: Mapping[str, str]) -> list[dict[str, object]]:
+    def records(self, machine: Mapping[str, str]) -> list[results.Record]:
         """Name, paper, ours and unit of each, as `headwater reproduce` has them; the machine is text."""
-        numbers: list[dict[str, object]] = [
-            {"name": figure.name, "paper": None, "ours": round(figure.value, 4), "unit": figure.unit}
-            for figure in self.found.values()
-        ]
+        numbers = [results.record(figure.name, None, figure.value, figure.unit) for figure in self.found.values()]
         return numbers + [
             {"name": f"machine/{name}", "paper": None, "ours": value, "unit": "text"} for name, value in machine.items()
         ]
@@ -90,18 +85,14 @@ class Figures:
     def publish(self, chosen: argparse.Namespace, name: str, page: str, machine: Mapping[str, str]) -> None:
         """As `options.figure_options` have it: print them, and write them to a file, and into a page and the results of
         the documentation."""
-        text = json.dumps(self.records(machine), indent=1, ensure_ascii=False) + "\n"
+        records = self.records(machine)
         if chosen.json is not None:
-            chosen.json.write_text(text)
+            results.write_json(chosen.json, records)
         report = self.markdown(machine)
         print(f"\n{report}")
-        if chosen.quick or chosen.no_docs:
-            return
-        whole: Path = chosen.docs / page
-        whole.write_text(insert(whole.read_text(), report, name))
-        kept: Path = chosen.docs / "results" / f"{name}-{datetime.now(UTC):%Y-%m-%d}.json"
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_text(text)
+        if not (chosen.quick or chosen.no_docs):
+            update(chosen.docs / page, report, name)
+            results.keep(chosen.docs, name, records)
 
     def markdown(self, machine: Mapping[str, str]) -> str:
         """The generated part of docs/performance.md, without its markers."""

@@ -8,7 +8,6 @@ docs/results/mosquitto-scenarios-DATE.md with what passed and with the deviation
 from __future__ import annotations
 
 import argparse
-import datetime
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import Final
 from headwater.fleet.process import BrokerError
 from headwater_lab import machine
 from headwater_lab.contenders import mosquitto_command, running
+from headwater_lab.results import dated
 
 LEFT_OUT: Final = re.compile(r"^(test_\S+?)(\[.*\])?: (mosquitto .*)$", re.MULTILINE)
 SUMMARY: Final = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s", re.MULTILINE)
@@ -40,9 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(output)
     if status == 0 and not options.tests:
-        folder = options.project / "docs/results"
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"mosquitto-scenarios-{datetime.datetime.now(datetime.UTC).date()}.md"
+        file = dated(options.project / "docs/results", "mosquitto-scenarios", "md")
         file.write_text(markdown(output, machine.describe("")), encoding="utf-8")
     return status
 

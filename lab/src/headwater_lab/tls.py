@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import getpass
 import os
 import shlex
@@ -26,8 +25,8 @@ from pathlib import Path
 from typing import Final
 
 from headwater.fleet.process import BrokerError
-from headwater_lab import machine, report, scenarios
-from headwater_lab.broker import write_json
+from headwater_lab import machine, report, results, scenarios
+from headwater_lab.broker import content
 from headwater_lab.compare import MOSQUITTO, OURS, Comparison, Row
 from headwater_lab.contenders import Command, mosquitto_command, raise_file_limit, running
 from headwater_lab.load import LoadError, LoadGenerator, build
@@ -176,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 2
     if options.json:
-        write_json(options.json, rows, facts)
+        results.write_json(options.json, content(rows, facts))
     if not (options.no_docs or options.quick or options.only or options.itself or options.mqtt != "both"):
         write_docs(options.docs, rows, facts)
     return 1 if any(row.failed for row in rows) else 0
@@ -184,12 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def write_docs(docs: Path, rows: Sequence[Row], facts: dict[str, str]) -> None:
     """The result file, and the generated part of performance.md; text outside its markers stays."""
-    results = docs / "results"
-    results.mkdir(parents=True, exist_ok=True)
-    write_json(results / f"{NAME}-{datetime.datetime.now(datetime.UTC).date()}.json", rows, facts)
-    page = docs / "performance.md"
-    text = page.read_text() if page.exists() else ""
-    page.write_text(report.insert(text, f"{report.facts(facts)}\n\n{markdown(rows)}\n", NAME))
+    results.keep(docs, NAME, content(rows, facts))
+    report.update(docs / "performance.md", f"{report.facts(facts)}\n\n{markdown(rows)}", NAME)
 
 
 def _comparison(options: argparse.Namespace, folder: Path) -> Comparison:

@@ -116,10 +116,5 @@ BENCHMARK: Final = campaign.Benchmark(
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and return the exit status."""
-    return campaign.main(BENCHMARK, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign.main(BENCHMARK))

@@ -16,4 +16,5 @@ durability `sync` promise.
     tail.py       a data folder whose log ends at any byte
     stored.py     what must be in the delivery store, if there is one; watching.py reads it by REST meanwhile
     listened.py   a process that tells something
+    campaign.py   all this as a part of a campaign (headwater_lab/kill_campaign.py)
 """

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 from headwater.disk.crash_points import BROKER_POINTS, STORE_POINTS
 from headwater.routing.shared import DISPATCHERS
-from headwater_lab.chaos.checker import Checker, Violation
+from headwater_lab.chaos.checker import Checker
 from headwater_lab.chaos.history import (
     Acknowledged,
     Connected,
@@ -30,6 +28,7 @@ from headwater_lab.chaos.stored import StoredChecker, stored_rows
 from headwater_lab.chaos.visitors import Prober
 from headwater_lab.chaos.watching import Watching
 from headwater_lab.chaos.world import World
+from headwater_lab.kill_campaign import EpisodeOutcome
 
 STORED_POINTS: Final = tuple(point for point in STORE_POINTS if "trim" not in point)
 """A broker removes what is old once a minute; `headwater_lab.store_chaos` is about that."""
@@ -44,16 +43,8 @@ STOP_LIMIT: Final = 60.0
 PEACE: Final = 3.0
 SILENCE: Final = 8.0
 """Seconds in which nothing at all happens, after which nothing will."""
-
-
-@dataclass(slots=True)
-class EpisodeOutcome:
-    seed: int
-    kills: Counter[str] = field(default_factory=Counter)
-    stops: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    slowest_recovery: float = 0.0
-    violations: list[Violation] = field(default_factory=list)
+STOPS: Final = "friendly ends"
+"""The name of their count."""
 
 
 class Aim:
@@ -109,7 +100,7 @@ class Episode:
             if kills == 0:
                 self._start("")
                 self.world.run_until(self.lives.died, PEACE)
-            while self.outcome.kills.total() + (self.outcome.stops if self.graceful else 0) < kills:
+            while self.outcome.kills.total() + (self.outcome.counts[STOPS] if self.graceful else 0) < kills:
                 self._live()
             self._drain()
             if self.watching is not None:
@@ -130,7 +121,7 @@ class Episode:
         world.port = self.lives.port
         world.now = time.monotonic()
         if listens:
-            self.outcome.slowest_recovery = max(self.outcome.slowest_recovery, self.lives.seconds_to_listen)
+            self.outcome.waited("recovery", self.lives.seconds_to_listen)
             world.note(Started(world.now))
             if self.watching is not None:
                 self.watching.begin(self.lives.rest_port)
@@ -150,7 +141,7 @@ class Episode:
             return
         if point == STOP or self.graceful:
             self._stop()
-            self.outcome.stops += 1
+            self.outcome.counts[STOPS] += 1
             return
         self.aim.missed(point)
         self.lives.kill()
@@ -170,7 +161,7 @@ class Episode:
 
     def _drain(self) -> None:
         world = self.world
-        if self.outcome.kills or self.outcome.stops:
+        if self.outcome.kills or self.outcome.counts[STOPS]:
             self._start("")
         for client in world.clients:
             client.calm = True
@@ -185,7 +176,7 @@ class Episode:
         self._look("saw the retained messages")
         self._until_quiet(lambda: True)
         self._come_back()
-        self.outcome.violations = Checker(world.history).check()
+        self.outcome.wrong = [str(each) for each in Checker(world.history).check()]
 
     def _look(self, what: str) -> None:
         for client in self.world.clients:
@@ -215,7 +206,8 @@ class Episode:
         rows = stored_rows(self.lives.data, self.lives.log)
         self.outcome.counts["stored"] = len(rows)
         self.outcome.counts["read by REST"] = len(watching.rows)
-        self.outcome.violations += StoredChecker(self.world.history, rows, watching.rows).check()
+        found = StoredChecker(self.world.history, rows, watching.rows).check()
+        self.outcome.wrong += [str(each) for each in found]
 
     def _finish(self, what: str) -> None:
         clients = self.world.clients

@@ -14,7 +14,6 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Final, TypeVar
 
 from headwater.wire.packets import (
@@ -39,6 +38,7 @@ from headwater.wire.packets import (
 from headwater_lab.chaos.connection import PATIENCE, Connection
 from headwater_lab.chaos.history import HEAD, Note, message_in, payload_of
 from headwater_lab.chaos.lives import BrokerFailed, Lives, Serve
+from headwater_lab.kill_campaign import cut_places
 
 MESSAGES: Final = 24
 """In each of two lives: the log of the second is cut."""
@@ -256,12 +256,9 @@ def sweep(folder: Path, serve: Serve, cuts: int, seed: int) -> Iterator[Sweep]:
     """Cut at every byte, or at so many random ones, the ends among them; yields the sums after each."""
     recorded = record(folder / "recorded", serve)
     size = recorded.log().stat().st_size
-    places = list(range(size + 1))
-    if cuts and cuts < len(places):
-        places = sorted({0, size, *Random(seed).sample(places, cuts - 2)})
     sums = Sweep(size)
     longest = 0
-    for cut in places:
+    for cut in cut_places(size, cuts, seed):
         copy = folder / f"cut-{cut}"
         trial = CutFolder(recorded, copy, cut, serve)
         trial.examine()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +23,17 @@ reproduce = typer.Typer(
 Quick = Annotated[bool, typer.Option("--quick", help="A short run, of about a minute.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write name, paper, ours and unit of each figure.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write table, figures and data into this folder.")]
+
+
+@contextmanager
+def _told(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Errors are told in a sentence. They and Ctrl-C end the command."""
+    try:
+        yield
+    except errors as error:
+        fail(f"reproduce {what}", str(error))
+    except KeyboardInterrupt:
+        fail(f"reproduce {what}", "stopped.", 130)
 
 
 @reproduce.command()
@@ -50,13 +63,8 @@ def balance(
     from headwater_lab.reproduce.process import ProcessError
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
-    try:
-        status = run(quick, json, out, seed)
-    except (ProcessError, ExperimentError, OSError) as error:
-        fail("reproduce balance", str(error))
-    except KeyboardInterrupt:
-        fail("reproduce balance", "stopped.", 130)
-    raise typer.Exit(status)
+    with _told("balance", ProcessError, ExperimentError, OSError):
+        raise typer.Exit(run(quick, json, out, seed))
 
 
 def _swept(quick: bool, json: Path | None, out: Path | None, seed: int, seeds: int, spark: str | None) -> int:
@@ -65,12 +73,8 @@ def _swept(quick: bool, json: Path | None, out: Path | None, seed: int, seeds: i
     from headwater_lab.reproduce.balance.swept import run
     from headwater_lab.sweep import PointFailed
 
-    try:
+    with _told("balance --sweep", PointFailed, NoSpark, NoJava, OSError):
         return run(quick, json, out, seed, seeds, spark)
-    except (PointFailed, NoSpark, NoJava, OSError) as error:
-        fail("reproduce balance --sweep", str(error))
-    except KeyboardInterrupt:
-        fail("reproduce balance --sweep", "stopped.", 130)
 
 
 @reproduce.command()
@@ -97,13 +101,8 @@ def interest(
     from headwater_lab.reproduce.interest.experiment import run
     from headwater_lab.sweep import PointFailed
 
-    try:
-        status = run(quick, json, out, seed, trials, spark)
-    except (PointFailed, NoSpark, NoJava, OSError) as error:
-        fail("reproduce interest", str(error))
-    except KeyboardInterrupt:
-        fail("reproduce interest", "stopped.", 130)
-    raise typer.Exit(status)
+    with _told("interest", PointFailed, NoSpark, NoJava, OSError):
+        raise typer.Exit(run(quick, json, out, seed, trials, spark))
 
 
 def _broker_cost(seconds: float, json: Path | None, out: Path | None) -> int:
@@ -112,12 +111,8 @@ def _broker_cost(seconds: float, json: Path | None, out: Path | None) -> int:
     from headwater_lab.reproduce.interest.broker_cost import run
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
-    try:
+    with _told("interest --broker", BrokerError, LoadError, OSError):
         return run(seconds, json, out)
-    except (BrokerError, LoadError, OSError) as error:
-        fail("reproduce interest --broker", str(error))
-    except KeyboardInterrupt:
-        fail("reproduce interest --broker", "stopped.", 130)
 
 
 @reproduce.command()
@@ -134,10 +129,5 @@ def edge(
     from headwater_lab.reproduce.process import ProcessError
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
-    try:
-        status = run(quick, json, out, seed)
-    except (BrokerError, ProcessError, ExperimentError, StoreError, OSError) as error:
-        fail("reproduce edge", str(error))
-    except KeyboardInterrupt:
-        fail("reproduce edge", "stopped.", 130)
-    raise typer.Exit(status)
+    with _told("edge", BrokerError, ProcessError, ExperimentError, StoreError, OSError):
+        raise typer.Exit(run(quick, json, out, seed))

@@ -17,5 +17,5 @@ compared with the stores, and each with a recomputation from the one before.
     examining.py   what is found in the tables, and what should not be
     guilty.py      sinks that do not keep their promises
     episode.py     kills, one after the other, up to the verdict
-    campaign.py    episodes
+    campaign.py    all this as a part of a campaign (headwater_lab/kill_campaign.py)
 """

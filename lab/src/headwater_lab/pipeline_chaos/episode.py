@@ -7,13 +7,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from headwater.fleet.node import RunningNode
 from headwater.fleet.process import free_port
+from headwater_lab.kill_campaign import EpisodeOutcome
 from headwater_lab.pipeline_chaos import aims as ways
 from headwater_lab.pipeline_chaos.aims import Aims
 from headwater_lab.pipeline_chaos.examining import read_stores
@@ -39,21 +39,6 @@ PEACE: Final = 4
 LOCAL: Final = "local[2]"
 NEVER: Final = 1 << 30
 COMMIT_OF_BRONZE: Final = "pipeline-before-commit/bronze"
-
-
-@dataclass
-class EpisodeOutcome:
-    seed: int
-    kills: Counter[str] = field(default_factory=Counter)
-    """By place, or by way to die."""
-    who: Counter[str] = field(default_factory=Counter)
-    """At crash points: the driver, or a Python of Java."""
-    counts: Counter[str] = field(default_factory=Counter)
-    afterlife: float = 0.0
-    """The most seconds that something of a driver was alive after it."""
-    recovery: float = 0.0
-    """The most seconds from a kill to the next round."""
-    wrong: list[str] = field(default_factory=list)
 
 
 class Episode:
@@ -148,7 +133,7 @@ class Episode:
         rows = self._rows
         if not self._until(lambda: self._rows > rows, PATIENCE):
             raise Stuck(f"bronze has {rows} rows, and has got no more for {PATIENCE:g} s")
-        self.outcome.recovery = max(self.outcome.recovery, time.monotonic() - began)
+        self.outcome.waited("recovery", time.monotonic() - began)
 
     def _until(self, holds: Callable[[], bool], seconds: float) -> bool:
         until = time.monotonic() + seconds
@@ -162,7 +147,7 @@ class Episode:
         now = time.monotonic()
         for pid, since in list(self.left.items()):
             if is_alive(pid):
-                self.outcome.afterlife = max(self.outcome.afterlife, now - since)
+                self.outcome.waited("afterlife", now - since)
             else:
                 del self.left[pid]
 
@@ -211,7 +196,7 @@ class Episode:
                 self._held = each.process
                 continue
             self.outcome.kills[each.place] += 1
-            self.outcome.who["the driver" if each.process in self._drivers else "a Python of Java"] += 1
+            self.outcome.victims["the driver" if each.process in self._drivers else "a Python of Java"] += 1
             if each.place in ways.SLOW:
                 self._peace_until = self.outcome.kills.total() + PEACE
 

@@ -1,4 +1,4 @@
-"""Tables for the terminal and for a page, and a page of which one part is written by a program."""
+"""Tables for the terminal and for a page, and the marks of the part of a page that a program writes."""
 
 from __future__ import annotations
 
@@ -42,15 +42,3 @@ def marks(name: str) -> tuple[str, str]:
     command = f"headwater reproduce {name} --out FOLDER"
     begin = f"<!-- reproduce {name}: begin; this part is written by {command} -->"
     return begin, f"<!-- reproduce {name}: end -->"
-
-
-def insert(document: str, generated: str, name: str) -> str:
-    """The document with the part between the marks replaced, or added at its end if it has none."""
-    first, last = marks(name)
-    before, begin, rest = document.partition(first)
-    _, end, after = rest.partition(last)
-    if begin and not end:
-        raise ValueError(f"the page has {first!r} but not {last!r}")
-    if not begin:
-        before, after = (document.rstrip() or f"# {name.capitalize()}") + "\n\n", "\n"
-    return f"{before}{first}\n\n{generated}\n\n{last}{after}"

@@ -14,6 +14,6 @@ at a random byte before the folder is looked at.
     living.py     the process that is killed
     account.py    what it was promised
     examining.py  what is found afterwards, and what should not be
-    campaign.py   lives and episodes
+    campaign.py   lives and episodes, as a part of a campaign (headwater_lab/kill_campaign.py)
     cuts.py       a folder whose log ends at any byte
 """

@@ -1,4 +1,4 @@
-"""Lives and episodes: start, kill, cut the power, examine, and again."""
+"""The store as a part of a campaign: start, kill, cut the power, examine, and again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import json
 import shutil
 import signal
 import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -17,6 +14,7 @@ from typing import Any, Final
 from headwater.disk.crash_points import STORE_POINTS
 from headwater_lab.chaos.episode import LONGEST, POINT_LIMIT, RANDOM, SHORTEST, Aim
 from headwater_lab.chaos.listened import PATIENCE, Listened, tell
+from headwater_lab.kill_campaign import EpisodeOutcome, Part, Totals
 from headwater_lab.store_chaos.account import Account
 from headwater_lab.store_chaos.examining import WRONG, examine
 from headwater_lab.store_chaos.living import WITH_POWER, Living, Settings, newest_log
@@ -32,14 +30,6 @@ def settings_of(kind: str, seed: int) -> Settings:
         *(kind, seed, random.choice((8, 50, 300)), random.choice((3, 40)), size),
         random.choice((None, 2 * size)),
     )
-
-
-@dataclass(slots=True)
-class EpisodeOutcome:
-    seed: int
-    kills: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
 
 
 class Episode:
@@ -115,54 +105,25 @@ def _examine(folder: Path, settings: Settings, account: Account) -> int:
     return 0
 
 
-@dataclass(slots=True)
-class Totals:
-    episodes: int = 0
-    seconds: float = 0.0
-    kills: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    wrong: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-
-    def add(self, outcome: EpisodeOutcome) -> None:
-        self.episodes += 1
-        self.kills += outcome.kills
-        self.counts += outcome.counts
-        for text in outcome.wrong:
-            self.wrong[text.partition(":")[0]] += 1
-            self.failures.append(f"seed {outcome.seed}: {text}")
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "kills": self.kills.total(),
-            "kills by point": {point: self.kills[point] for point in (RANDOM, *STORE_POINTS)},
-            "episodes": self.episodes,
-            "positions": self.counts["positions"],
-            "commits acknowledged": self.counts["acknowledged"],
-            "reads": self.counts["seen"],
-            "trims": self.counts["trimmed"],
-            "readers' commits": self.counts["committed"],
-            "violations": {kind: self.wrong[kind] for kind in WRONG},
-            "seconds": round(self.seconds, 1),
-            "failures": self.failures[:100],
-        }
-
-
-def run_campaign(
-    kind: str, kills: int, seed: int, folder: Path, per_episode: int, progress: Callable[[Totals, EpisodeOutcome], None]
-) -> Totals:
-    """The folders of episodes without violations are removed; an episode ends with its first violation."""
-    totals = Totals()
+def killed_store(kind: str) -> Part:
+    """An episode ends with its first violation."""
     aim = Aim(dict(BOUNDS))
-    began = time.monotonic()
-    while (left := kills - totals.kills.total()) > 0:
-        episode = folder / f"seed-{seed + totals.episodes}"
-        episode.mkdir(parents=True)
-        settings = settings_of(kind, seed + totals.episodes)
-        outcome = Episode(episode, settings, aim).run(min(left, per_episode))
-        totals.add(outcome)
-        totals.seconds = time.monotonic() - began
-        progress(totals, outcome)
-        if not outcome.wrong:
-            shutil.rmtree(episode)
-    return totals
+    return Part(
+        kind,
+        episode=lambda seed, folder, kills: Episode(folder, settings_of(kind, seed), aim).run(kills),
+        line=lambda totals: f"{totals.counts['positions']:9,d} positions",
+        facts=_facts,
+        kinds=WRONG,
+    )
+
+
+def _facts(totals: Totals) -> dict[str, Any]:
+    return {
+        "kills by point": {point: totals.kills[point] for point in (RANDOM, *STORE_POINTS)},
+        "episodes": totals.episodes,
+        "positions": totals.counts["positions"],
+        "commits acknowledged": totals.counts["acknowledged"],
+        "reads": totals.counts["seen"],
+        "trims": totals.counts["trimmed"],
+        "readers' commits": totals.counts["committed"],
+    }

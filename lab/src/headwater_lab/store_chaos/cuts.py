@@ -10,11 +10,11 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any, Final
 
 from headwater.store.intake import Intake
 from headwater_lab.chaos.listened import Listened, tell
+from headwater_lab.kill_campaign import cut_places
 from headwater_lab.store_chaos.account import Account
 from headwater_lab.store_chaos.examining import examine
 from headwater_lab.store_chaos.living import KINDS, Settings, newest_log, opened
@@ -83,9 +83,7 @@ def sweep(folder: Path, kind: str, cuts: int, seed: int) -> dict[str, Any]:
     folder.mkdir(parents=True)
     told = _recorded(folder, settings, 1), _recorded(folder, settings, 2)
     size = newest_log(folder / "messages" / "db").stat().st_size
-    places = list(range(size + 1))
-    if cuts and cuts < len(places):
-        places = sorted({0, size, *Random(seed).sample(places, cuts - 2)})
+    places = cut_places(size, cuts, seed)
     listened = Listened(partial(_examine_all, folder, settings, told, places), folder / "examine.log")
     done = [json.loads(line) for line in listened.all()]
     failures = [f"cut at byte {each['cut']} of {size}: {text}" for each in done for text in each["wrong"]]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,12 +15,12 @@ from headwater_lab.reproduce.balance import campaign, plan
 from headwater_lab.reproduce.balance.campaign import Result
 from headwater_lab.reproduce.balance.findings import Findings
 from headwater_lab.reproduce.balance.results import BOUND, bound
-from headwater_lab.reproduce.balance.written import write
+from headwater_lab.reproduce.balance.written import report
+from headwater_lab.reproduce.computing import stages
 from headwater_lab.reproduce.reporter import Reporter
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
 
 LOST: Final = 1
 """Exit status when messages did not arrive."""
@@ -41,7 +40,7 @@ def run(
     facts = _facts(seed, quick)
     reporter.begin(facts)
     findings = _experiment(plan.batches(quick, seed, duration), facts, reporter.console)
-    reporter.end(findings.records(), findings.tables(), lambda place: write(findings, place))
+    reporter.end(report(findings))
     if findings.lost:
         print(f"{findings.lost} messages were lost", file=sys.stderr)
     return LOST if findings.lost else 0
@@ -54,8 +53,7 @@ def _check() -> None:
 
 
 def _facts(seed: int, quick: bool) -> dict[str, str]:
-    facts = machine.describe(f"headwater reproduce balance{' --quick' if quick else ''}")
-    del facts["mosquitto"]
+    facts = machine.describe(f"headwater reproduce balance{' --quick' if quick else ''}", mosquitto=False)
     try:
         facts["paho-mqtt"] = version("paho-mqtt")
     except PackageNotFoundError:
@@ -67,33 +65,12 @@ def _facts(seed: int, quick: bool) -> dict[str, str]:
 def _experiment(batches: Sequence[Sequence[plan.Trial]], facts: dict[str, str], console: Console) -> Findings:
     campaign.prepare()
     results: list[Result] = []
-    with _progress(console) as progress:
-        whole = progress.add_task("all", total=sum(campaign.batch_seconds(batch) for batch in batches))
-        before = 0.0
+    with stages(console, sum(campaign.batch_seconds(batch) for batch in batches)) as stage:
         for number, batch in enumerate(batches):
             names = dict.fromkeys(trial.setting.name for trial in batch)
             words = f"{', '.join(names)}: {len(batch)} brokers ({number + 1} of {len(batches)})"
-            results += campaign.run_batch(batch, _advance(progress, whole, before, words))
-            before += campaign.batch_seconds(batch)
-            progress.update(whole, completed=before)
+            results += campaign.run_batch(batch, stage(words, campaign.batch_seconds(batch)))
     settings = dict.fromkeys((trial.setting, trial.duration) for batch in batches for trial in batch)
     bounds = {f"{setting.name}/{BOUND}": bound(setting, duration) for setting, duration in settings}
     scheduling = ", ".join(sorted({result.outcome.scheduling for result in results}))
     return Findings({**facts, "scheduling": scheduling}, results, bounds)
-
-
-def _advance(progress: Progress, task: TaskID, before: float, words: str) -> campaign.Watch:
-    def advance(seconds: float) -> None:
-        progress.update(task, completed=before + seconds, description=words)
-
-    return advance
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Progress]:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    # A few times a second is enough, and leaves the machine to those who are measured.
-    with Progress(*columns, console=console, refresh_per_second=2) as progress:
-        yield progress

@@ -8,6 +8,7 @@ from headwater_lab.reproduce.balance import tables
 from headwater_lab.reproduce.balance.campaign import Result
 from headwater_lab.reproduce.balance.results import Bar, Summary, bars, noise, records, summaries
 from headwater_lab.reproduce.page import Table
+from headwater_lab.results import Record
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Findings:
     def tables(self) -> list[Table]:
         return tables.all_tables(self.summaries, self.bounds, self.results, self.bars, self.noises)
 
-    def records(self) -> list[dict[str, object]]:
+    def records(self) -> list[Record]:
         return records(self.summaries, self.bounds)
 
     @property

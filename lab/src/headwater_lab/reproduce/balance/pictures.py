@@ -5,12 +5,12 @@ It prints its own figures without numbers; what it states in text and tables is 
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from headwater_lab.figure import FigureError
+from headwater_lab.figure import Picture, plain, save
 from headwater_lab.reproduce.balance.campaign import Result
 from headwater_lab.reproduce.balance.plan import (
     CLAIRVOYANT,
@@ -38,29 +38,19 @@ LEAST: Final = 0.1
 
 def draw_all(results: Sequence[Result], folder: Path) -> list[Path]:
     """Write the figures that there is data for, and return their files. FigureError: matplotlib is not installed."""
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        raise FigureError("figures need matplotlib (pip install headwater-lab)") from None
     one, two = _first_trials(results, SCENARIO1), _first_trials(results, SCENARIO2)
-    wanted: list[tuple[str, tuple[float, float], dict[str, Result], Callable[[Any, dict[str, Result]], None]]] = [
-        ("balance-43-scenario1-latency", (7, 3.4), one, _latency_per_member),
-        ("balance-44-scenario2-latency", (7, 3.4), two, _latency_per_member),
-        ("balance-45-dispatches", (9, 3.0), two, _dispatches),
-        ("balance-46-processing-time", (9, 3.0), two, _processing_time),
-        ("balance-47-latency-by-message", (9, 6.5), two, _latency_by_message),
-    ]
-    files = []
-    # Without dates and random ids, a file changes only when the data do.
-    with matplotlib.rc_context({"svg.hashsalt": "headwater", "svg.fonttype": "none", "font.size": 9}):
-        for name, size, trials, draw in wanted:
-            if trials:
-                figure = figures.Figure(figsize=size, layout="constrained")
-                draw(figure, trials)
-                files.append(folder / f"{name}.svg")
-                figure.savefig(files[-1], format="svg", dpi=150, metadata={"Date": None})
-    return files
+    wanted = {
+        "balance-43-scenario1-latency": ((7, 3.4), one, _latency_per_member),
+        "balance-44-scenario2-latency": ((7, 3.4), two, _latency_per_member),
+        "balance-45-dispatches": ((9, 3.0), two, _dispatches),
+        "balance-46-processing-time": ((9, 3.0), two, _processing_time),
+        "balance-47-latency-by-message": ((9, 6.5), two, _latency_by_message),
+    }
+    return save(
+        Picture(folder / f"{name}.svg", size, partial(draw, trials=trials))
+        for name, (size, trials, draw) in wanted.items()
+        if trials
+    )
 
 
 def _first_trials(results: Sequence[Result], setting: Setting) -> dict[str, Result]:
@@ -93,7 +83,7 @@ def _latency_per_member(figure: Any, trials: dict[str, Result]) -> None:
     axes.set_ylabel("mean latency (ms)")
     axes.set_ylim(bottom=LEAST)
     figure.legend(loc="outside upper left", frameon=False, ncols=6, fontsize=8)
-    _plain(axes)
+    plain(axes)
 
 
 def _dispatches(figure: Any, trials: dict[str, Result]) -> None:
@@ -163,16 +153,10 @@ def _panels(figure: Any, rows: int, columns: int) -> list[Any]:
     panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
     listed = [axes for row in panels for axes in row]
     for axes in listed:
-        _plain(axes)
+        plain(axes)
     return listed
 
 
 def _line(axes: Any, across: Sequence[float], up: Sequence[float], member: int, marker: str) -> None:
     colour = MEMBER_COLOURS[member % len(MEMBER_COLOURS)]
     axes.plot(across, up, marker=marker, markersize=4, linewidth=1, color=colour, label=f"member {member}")
-
-
-def _plain(axes: Any) -> None:
-    axes.grid(axis="y", color="#dddddd")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)

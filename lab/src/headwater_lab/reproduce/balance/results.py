@@ -22,6 +22,7 @@ from headwater_lab.reproduce.balance.plan import (
     Setting,
 )
 from headwater_lab.reproduce.balance.timetable import Taken
+from headwater_lab.results import Record, record
 
 BOUND: Final = "bound"
 JITTER: Final = 0.2
@@ -179,18 +180,14 @@ def _mean_and_p99(values: list[float]) -> tuple[float, float]:
     return (fmean(values), quantile(sorted(values), 0.99)) if values else (0.0, 0.0)
 
 
-def records(found: Sequence[Summary], bounds: dict[str, float]) -> list[dict[str, object]]:
-    """The list for programs; names are stable."""
-    listed: list[dict[str, object]] = []
+def records(found: Sequence[Summary], bounds: dict[str, float]) -> list[Record]:
+    """The list for programs."""
+    listed: list[Record] = []
     for setting in (SCENARIO1, SCENARIO2, SCENARIO2_10MS):
         for each in found:
             if each.setting == setting:
-                listed.append(_record(each.key, each.paper, each.mean))
+                listed.append(record(f"{each.key}/mean_ms", each.paper, each.mean, "ms", 3))
         key = f"{setting.name}/{BOUND}"
         if key in bounds:
-            listed.append(_record(key, None, bounds[key]))
+            listed.append(record(f"{key}/mean_ms", None, bounds[key], "ms", 3))
     return listed
-
-
-def _record(key: str, paper: float | None, ours: float) -> dict[str, object]:
-    return {"name": f"{key}/mean_ms", "paper": paper, "ours": round(ours, 3), "unit": "ms"}

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 
 from headwater_lab import machine
-from headwater_lab.figure import FigureError
 from headwater_lab.reproduce.balance.grid import GridPoint, Measured, points, run_point
 from headwater_lab.reproduce.balance.sweep_figure import draw
 from headwater_lab.reproduce.balance.sweep_tables import Summary, records, summarise, tables
 from headwater_lab.reproduce.computing import progress, session
-from headwater_lab.reproduce.page import markdown
-from headwater_lab.reproduce.reporter import Reporter
+from headwater_lab.reproduce.reporter import Report, Reporter, Sheet
 from headwater_lab.sweep import sweep
 
-TITLE: Final = "# Shared subscriptions with members of unequal speed, over a grid"
+TITLE: Final = "Shared subscriptions with members of unequal speed, over a grid"
+COLUMNS: Final = ("members_ms", "load", "varying", "way", "dispatcher", "seed")
 
 
 def run(
@@ -34,47 +30,36 @@ def run(
     with session(master, "headwater reproduce balance", folder) as spark, progress(reporter, len(grid)) as watch:
         measured = sweep(run_point, grid, spark, watch)
     summaries = summarise(grid, measured)
-    reporter.end(records(summaries), tables(summaries), lambda place: write(facts, grid, measured, summaries, place))
+    reporter.end(report(facts, grid, measured, summaries))
     return 0
 
 
 def _facts(master: str | None, first_seed: int, seeds: int, trials: int) -> dict[str, str]:
-    facts = machine.describe("headwater reproduce balance --sweep")
-    del facts["mosquitto"]
+    facts = machine.describe("headwater reproduce balance --sweep", mosquitto=False)
     last = first_seed + seeds - 1
     return {**facts, "computed": master or "in this process", "seeds": f"{first_seed}–{last}", "trials": f"{trials:,}"}
 
 
-# ---- files -----------------------------------------------------------------------------------------------------
+def report(
+    facts: dict[str, str], grid: Sequence[GridPoint], measured: Sequence[Measured], summaries: Sequence[Summary]
+) -> Report:
+    """Tables, every trial, the summaries and the figure."""
+    names = [each.name for each in fields(Measured)]
+    return Report(
+        "balance --sweep",
+        facts,
+        tables(summaries),
+        records(summaries),
+        data={"summaries": [{**asdict(each), "name": each.name} for each in summaries]},
+        draw=lambda folder: draw(summaries, folder / "balance-sweep.svg"),
+        sheets=[Sheet("balance-sweep.csv", [*COLUMNS, *names], _trials(grid, measured, names))],
+        stem="balance-sweep",
+        title=TITLE,
+    )
 
 
-def write(
-    facts: dict[str, str],
-    grid: Sequence[GridPoint],
-    measured: Sequence[Measured],
-    summaries: Sequence[Summary],
-    folder: Path,
-) -> list[Path]:
-    """Tables, every trial, the summaries and the figure; returns the files."""
-    page, trials, data = (folder / f"balance-sweep.{kind}" for kind in ("md", "csv", "json"))
-    head = "\n".join(f"- {name}: {value}" for name, value in facts.items())
-    page.write_text("\n\n".join([TITLE, head, *(markdown(table) for table in tables(summaries))]) + "\n")
-    _write_trials(trials, grid, measured)
-    content = {"machine": facts, "summaries": [{**asdict(each), "name": each.name} for each in summaries]}
-    data.write_text(json.dumps(content, indent=1) + "\n")
-    try:
-        return [page, trials, data, draw(summaries, folder / "balance-sweep.svg")]
-    except FigureError as problem:
-        print(problem, file=sys.stderr)
-        return [page, trials, data]
-
-
-def _write_trials(file: Path, grid: Sequence[GridPoint], measured: Sequence[Measured]) -> None:
-    with file.open("w", newline="") as out:
-        writer = csv.writer(out)
-        names = [each.name for each in fields(Measured)]
-        writer.writerow(["members_ms", "load", "varying", "way", "dispatcher", "seed", *names])
-        for point, each in zip(grid, measured, strict=True):
-            setting = point.setting
-            what = [setting.members, setting.load, setting.varying, setting.way, point.dispatcher, point.seed]
-            writer.writerow([*what, *(getattr(each, name) for name in names)])
+def _trials(grid: Sequence[GridPoint], measured: Sequence[Measured], names: list[str]) -> Iterator[list[object]]:
+    for point, each in zip(grid, measured, strict=True):
+        setting = point.setting
+        what = [setting.members, setting.load, setting.varying, setting.way, point.dispatcher, point.seed]
+        yield [*what, *(getattr(each, name) for name in names)]

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater_lab import machine
+from headwater_lab.reproduce.computing import stages
 from headwater_lab.reproduce.edge import plan
 from headwater_lab.reproduce.edge.findings import Findings
 from headwater_lab.reproduce.edge.late import run_late
 from headwater_lab.reproduce.edge.plan import Scenario
 from headwater_lab.reproduce.edge.results import Measured, measured
-from headwater_lab.reproduce.edge.trial import Watch, run_trial
-from headwater_lab.reproduce.edge.written import write
+from headwater_lab.reproduce.edge.trial import run_trial
+from headwater_lab.reproduce.edge.written import report
 from headwater_lab.reproduce.process import preload
 from headwater_lab.reproduce.reporter import Reporter
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
 
 LOST: Final = 1
 """Exit status when messages did not arrive, or the logs differ."""
@@ -38,12 +38,11 @@ def run(quick: bool, json_file: Path | None, folder: Path | None, seed: int | No
     reporter = Reporter(json_file, folder)
     _check()
     seed = secrets.randbelow(1_000_000) if seed is None else seed
-    facts = machine.describe(f"headwater reproduce edge{' --quick' if quick else ''}")
-    del facts["mosquitto"]
+    facts = machine.describe(f"headwater reproduce edge{' --quick' if quick else ''}", mosquitto=False)
     facts["seed"] = str(seed)
     reporter.begin(facts)
     findings = experiment(plan.scenarios(quick), plan.late(quick), facts, seed, reporter.console)
-    reporter.end(findings.records(), findings.tables(), lambda place: write(findings, place))
+    reporter.end(report(findings))
     if findings.wrong:
         print(f"{findings.wrong} messages are missing or differ", file=sys.stderr)
     return LOST if findings.wrong else 0
@@ -53,30 +52,14 @@ def experiment(
     scenarios: Sequence[Scenario], late: Scenario, facts: dict[str, str], seed: int, console: Console
 ) -> Findings:
     """All runs, one after the other, each with a seed of its own."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
     preload(["headwater_lab.reproduce.edge.cloud", "headwater_lab.reproduce.edge.devices"])
     runs = [scenario for scenario in scenarios for _ in range(scenario.runs)]
     found: list[Measured] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    # A few times a second is enough, and leaves the machine to those who are measured.
-    with Progress(*columns, console=console, refresh_per_second=2) as progress:
-        task = progress.add_task("all", total=sum(each.seconds for each in [*runs, late]))
-        gone = 0.0
+    with stages(console, sum(each.seconds for each in [*runs, late])) as stage:
         for number, scenario in enumerate(runs):
-            words = f"{scenario.title} ({number + 1} of {len(runs) + 1})"
-            watch = _advance(progress, task, gone, words)
+            watch = stage(f"{scenario.title} ({number + 1} of {len(runs) + 1})", scenario.seconds)
             found.append(measured(run_trial(scenario, seed + number, watch)))
-            gone += scenario.seconds
-        watch = _advance(progress, task, gone, late.title)
-        return Findings(facts, found, run_late(late, seed + len(runs), watch))
-
-
-def _advance(progress: Progress, task: TaskID, before: float, words: str) -> Watch:
-    def advance(seconds: float) -> None:
-        progress.update(task, completed=before + seconds, description=words)
-
-    return advance
+        return Findings(facts, found, run_late(late, seed + len(runs), stage(late.title, late.seconds)))
 
 
 def _check() -> None:

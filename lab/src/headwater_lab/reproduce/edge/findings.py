@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater_lab.reproduce.edge.late import LateOutcome
-from headwater_lab.reproduce.edge.results import Measured, Record, Summary, late_missing, records, summarised
+from headwater_lab.reproduce.edge.results import Measured, Summary, late_missing, records, summarised
 from headwater_lab.reproduce.edge.tables import all_tables
 from headwater_lab.reproduce.page import Table
+from headwater_lab.results import Record
 
 
 @dataclass

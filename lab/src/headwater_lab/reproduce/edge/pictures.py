@@ -5,13 +5,13 @@ The paper prints its own figures without numbers; what it states in text and tab
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from headwater_lab.figure import FigureError
+from headwater_lab.figure import Picture, plain, save
 from headwater_lab.reproduce.edge.plan import PAPER_CPU, PAPER_LATENCY
 from headwater_lab.reproduce.edge.results import Measured, Summary, mean_samples, summarised
 
@@ -26,25 +26,14 @@ LEAST: Final = 0.05
 
 def draw_all(runs: Sequence[Measured], folder: Path) -> list[Path]:
     """Write the figures and return their files. FigureError: matplotlib is not installed."""
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        raise FigureError("figures need matplotlib (pip install headwater-lab)") from None
-    wanted: list[tuple[str, tuple[float, float], Callable[[Any, Sequence[Measured]], None]]] = [
-        ("edge-9-cpu", (7.5, 3.6), _cpu),
-        ("edge-11-latency", (7.5, 3.2), _latency),
-        ("edge-latency-by-reading", (9, 3.0), _latency_by_reading),
-    ]
-    files = []
-    # Without dates and random ids, a file changes only when the data do.
-    with matplotlib.rc_context({"svg.hashsalt": "headwater", "svg.fonttype": "none", "font.size": 9}):
-        for name, size, draw in wanted:
-            figure = figures.Figure(figsize=size, layout="constrained")
-            draw(figure, runs)
-            files.append(folder / f"{name}.svg")
-            figure.savefig(files[-1], format="svg", dpi=150, metadata={"Date": None})
-    return files
+    wanted = {
+        "edge-9-cpu": ((7.5, 3.6), _cpu),
+        "edge-11-latency": ((7.5, 3.2), _latency),
+        "edge-latency-by-reading": ((9, 3.0), _latency_by_reading),
+    }
+    return save(
+        Picture(folder / f"{name}.svg", size, partial(draw, runs=runs)) for name, (size, draw) in wanted.items()
+    )
 
 
 def _cpu(figure: Any, runs: Sequence[Measured]) -> None:
@@ -69,7 +58,7 @@ def _cpu(figure: Any, runs: Sequence[Measured]) -> None:
     axes.set_ylabel("% of a processor")
     axes.set_ylim(bottom=0)
     figure.legend(loc="outside upper left", frameon=False, ncols=4, fontsize=8)
-    _plain(axes)
+    plain(axes)
 
 
 def _latency(figure: Any, runs: Sequence[Measured]) -> None:
@@ -87,7 +76,7 @@ def _latency(figure: Any, runs: Sequence[Measured]) -> None:
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylim(LEAST, max([100.0, *(most * 3 for _, _, most, _ in bars)]))
     axes.set_ylabel("latency of the last reading (ms)")
-    _plain(axes)
+    plain(axes)
 
 
 def _latency_by_reading(figure: Any, runs: Sequence[Measured]) -> None:
@@ -103,11 +92,5 @@ def _latency_by_reading(figure: Any, runs: Sequence[Measured]) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("reading")
-        _plain(axes)
+        plain(axes)
     panels[0].set_ylabel("latency (ms)")
-
-
-def _plain(axes: Any) -> None:
-    axes.grid(axis="y", color="#dddddd")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)

@@ -12,8 +12,8 @@ from headwater_lab.reproduce.edge.devices import Sent
 from headwater_lab.reproduce.edge.late import LateOutcome
 from headwater_lab.reproduce.edge.plan import LATE, PAPER_CPU, SCENARIO1, Line, Scenario
 from headwater_lab.reproduce.edge.trial import EdgeOutcome
+from headwater_lab.results import Record, record
 
-Record = dict[str, object]
 NUMBER: Final = b'"number":'
 MOST_LOGGED: Final = 1000
 """Readings of which the logs are kept; those of the higher rates are large, and say no more."""
@@ -155,11 +155,11 @@ def records(found: Sequence[Summary], late: LateOutcome | None) -> list[Record]:
         listed += _records(each)
     if late is not None:
         listed += [
-            _record(f"{LATE}/made", None, len(late.made), "messages"),
-            _record(f"{LATE}/before_start", None, late.before, "messages"),
-            _record(f"{LATE}/recovered", None, late.report.recovered, "messages"),
-            _record(f"{LATE}/live", None, late.report.live, "messages"),
-            _record(f"{LATE}/missing", 0, late_missing(late), "messages"),
+            record(f"{LATE}/made", None, len(late.made), "messages"),
+            record(f"{LATE}/before_start", None, late.before, "messages"),
+            record(f"{LATE}/recovered", None, late.report.recovered, "messages"),
+            record(f"{LATE}/live", None, late.report.live, "messages"),
+            record(f"{LATE}/missing", 0, late_missing(late), "messages"),
         ]
     return listed
 
@@ -170,19 +170,15 @@ def _records(each: Summary) -> list[Record]:
     slope, intercept = (PAPER_CPU[1].slope, PAPER_CPU[1].intercept) if is_papers else (None, None)
     none = 0 if is_papers else None
     return [
-        _record(f"{name}/rate", 20 if is_papers else None, each.scenario.rate, "messages/s"),
-        _record(f"{name}/latency_mean_ms", None, each.mean, "ms"),
-        _record(f"{name}/latency_p99_ms", None, each.p99, "ms"),
-        _record(f"{name}/latency_max_ms", None, each.most, "ms"),
-        _record(f"{name}/latency_last_mean_ms", None, fmean(each.last) if each.last else 0.0, "ms"),
-        _record(f"{name}/latency_last_max_ms", None, max(each.last, default=0.0), "ms"),
-        _record(f"{name}/cpu_slope", slope, each.cpu.slope, "%/s"),
-        _record(f"{name}/cpu_intercept", intercept, each.cpu.intercept, "%"),
-        _record(f"{name}/cpu_mean", None, each.cpu_mean, "%"),
-        _record(f"{name}/missing", none, each.missing, "messages"),
-        _record(f"{name}/unequal", none, each.unequal, "positions"),
+        record(f"{name}/rate", 20 if is_papers else None, each.scenario.rate, "messages/s"),
+        record(f"{name}/latency_mean_ms", None, each.mean, "ms"),
+        record(f"{name}/latency_p99_ms", None, each.p99, "ms"),
+        record(f"{name}/latency_max_ms", None, each.most, "ms"),
+        record(f"{name}/latency_last_mean_ms", None, fmean(each.last) if each.last else 0.0, "ms"),
+        record(f"{name}/latency_last_max_ms", None, max(each.last, default=0.0), "ms"),
+        record(f"{name}/cpu_slope", slope, each.cpu.slope, "%/s"),
+        record(f"{name}/cpu_intercept", intercept, each.cpu.intercept, "%"),
+        record(f"{name}/cpu_mean", None, each.cpu_mean, "%"),
+        record(f"{name}/missing", none, each.missing, "messages"),
+        record(f"{name}/unequal", none, each.unequal, "positions"),
     ]
-
-
-def _record(name: str, paper: float | None, ours: float, unit: str) -> Record:
-    return {"name": name, "paper": paper, "ours": round(ours, 4), "unit": unit}

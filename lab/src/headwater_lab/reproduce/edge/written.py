@@ -1,53 +1,30 @@
-"""What an experiment leaves in a folder: a page with tables and figures, and the data behind them.
-
-A page that is there already keeps its text; only the part between two marks is replaced.
-"""
+"""The report of the experiment: every run, its samples of the processor, and the three logs."""
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
-from headwater_lab.figure import FigureError
 from headwater_lab.reproduce.edge.findings import Findings
 from headwater_lab.reproduce.edge.pictures import draw_all
 from headwater_lab.reproduce.edge.results import Measured, number_of
-from headwater_lab.reproduce.page import insert, markdown
-
-NAME: Final = "edge"
+from headwater_lab.reproduce.reporter import Report, Sheet
 
 
-def write(findings: Findings, folder: Path) -> list[Path]:
-    """Tables, figures and data; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{NAME}.md", folder / f"{NAME}.json", folder / f"{NAME}-cpu.csv", folder / f"{NAME}-logs.csv"]
-    try:
-        pictures = draw_all(findings.runs, folder)
-    except FigureError as problem:
-        print(problem, file=sys.stderr)
-        pictures = []
-    page = files[0].read_text() if files[0].exists() else ""
-    files[0].write_text(insert(page, _page(findings, pictures), NAME))
-    content = {
-        "machine": findings.facts,
-        "runs": [_described(run) for run in findings.runs],
-        "results": findings.records(),
-    }
-    files[1].write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    _write_csv(files[2], ("scenario", "run", "seconds", "cpu_percent"), _cpu_rows(findings.runs))
-    _write_csv(files[3], _LOG, _log_rows(findings.runs))
-    return [*files, *pictures]
-
-
-def _page(findings: Findings, pictures: Sequence[Path]) -> str:
-    parts = ["\n".join(f"- {name}: {value}" for name, value in findings.facts.items())]
-    parts += [markdown(table) for table in findings.tables()]
-    parts += [f"![{file.stem}]({file.name})" for file in pictures]
-    return "\n\n".join(parts)
+def report(findings: Findings) -> Report:
+    runs = findings.runs
+    return Report(
+        "edge",
+        findings.facts,
+        findings.tables(),
+        findings.records(),
+        data={"runs": [_described(run) for run in runs]},
+        draw=lambda folder: draw_all(runs, folder),
+        sheets=[
+            Sheet("edge-cpu.csv", ("scenario", "run", "seconds", "cpu_percent"), _cpu_rows(runs)),
+            Sheet("edge-logs.csv", _LOG, _log_rows(runs)),
+        ],
+    )
 
 
 def _described(run: Measured) -> dict[str, object]:
@@ -64,13 +41,6 @@ def _described(run: Measured) -> dict[str, object]:
         "latency_max_ms": round(max(times), 4) if times else None,
         "sent_late_ms": round(1000.0 * run.sent.latest, 4),
     }
-
-
-def _write_csv(file: Path, head: Sequence[str], rows: Iterator[Sequence[object]]) -> None:
-    with file.open("w", newline="") as sink:
-        writer = csv.writer(sink)
-        writer.writerow(head)
-        writer.writerows(rows)
 
 
 def _numbered(runs: Sequence[Measured]) -> Iterator[tuple[int, Measured]]:

@@ -7,8 +7,6 @@ is busy, and not of a queue that grows as long as the experiment lasts.
 
 from __future__ import annotations
 
-import importlib
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,18 +15,18 @@ from typing import Any, Final, NamedTuple
 
 from headwater.fleet.process import RunningBroker, free_port
 from headwater_lab import machine
-from headwater_lab.figure import FigureError
+from headwater_lab.figure import Picture, save
 from headwater_lab.load import LoadGenerator, build
 from headwater_lab.reproduce.computing import progress
-from headwater_lab.reproduce.page import Table, insert, markdown
-from headwater_lab.reproduce.reporter import Reporter
+from headwater_lab.reproduce.page import Table
+from headwater_lab.reproduce.reporter import Report, Reporter
+from headwater_lab.results import Record, record
 
 NAME: Final = "interest --broker"
 QUERIES: Final = (0, 1, 10, 100, 1000)
 METHODS: Final = ("bf", "bfp", "prefix", "summary")
 LEVELS: Final = (2, 4, 6, 8, 10)
 WINDOW: Final = 64
-Record = dict[str, object]
 
 
 class Case(NamedTuple):
@@ -85,8 +83,7 @@ def records(found: list[Cost]) -> list[Record]:
     listed: list[Record] = []
     for each in found:
         for what, value, unit in (("msgs_per_s", each.rate, "1/s"), ("latency_ms", each.latency, "ms")):
-            name = f"figure7/{each.name}/{what}"
-            listed.append({"name": name, "paper": None, "ours": round(value, 4), "unit": unit})
+            listed.append(record(f"figure7/{each.name}/{what}", None, value, unit))
     return listed
 
 
@@ -100,48 +97,39 @@ def table(found: list[Cost]) -> Table:
 def run(seconds: float, json_file: Path | None, folder: Path | None) -> int:
     """Measure, print, write; the exit status. Raises BrokerError, LoadError, OSError."""
     reporter = Reporter(json_file, folder)
-    facts = machine.describe(f"headwater reproduce {NAME} --seconds {seconds:g}")
-    del facts["mosquitto"]
+    facts = machine.describe(f"headwater reproduce {NAME} --seconds {seconds:g}", mosquitto=False)
     reporter.begin(facts)
     with progress(reporter, len(list(cases()))) as watch:
         found = measure(seconds, watch)
-    reporter.end(records(found), [table(found)], lambda place: _write(facts, found, place))
+    reporter.end(report(facts, found))
     return 0
 
 
-def _write(facts: dict[str, str], found: list[Cost], folder: Path) -> list[Path]:
-    page, data, picture = folder / "interest.md", folder / "interest-7.json", folder / "interest-7.svg"
-    parts = ["\n".join(f"- {name}: {value}" for name, value in facts.items()), markdown(table(found))]
-    files = [page, data]
-    try:
-        draw(found, picture)
-    except FigureError as problem:
-        print(problem, file=sys.stderr)
-    else:
-        parts.append(f"![{picture.stem}]({picture.name})")
-        files.append(picture)
-    page.write_text(insert(page.read_text() if page.exists() else "", "\n\n".join(parts), NAME))
-    data.write_text(json.dumps({"machine": facts, "results": records(found)}, indent=1) + "\n")
-    return files
+def report(facts: dict[str, str], found: list[Cost]) -> Report:
+    return Report(
+        NAME,
+        facts,
+        [table(found)],
+        records(found),
+        data={},
+        draw=lambda folder: draw(found, folder / "interest-7.svg"),
+        stem="interest-7",
+        page="interest.md",
+    )
 
 
-def draw(found: list[Cost], file: Path) -> None:
+def draw(found: list[Cost], file: Path) -> list[Path]:
     """Throughput as bars and latency as crosses, as the paper has it. FigureError: matplotlib is not installed."""
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        raise FigureError("figures need matplotlib (pip install headwater-lab)") from None
-    # Without dates and random ids, a file changes only when the data do.
-    with matplotlib.rc_context({"svg.hashsalt": "headwater", "svg.fonttype": "none", "font.size": 9}):
-        figure = figures.Figure(figsize=(11, 3.6), layout="constrained")
-        axes = figure.add_subplot()
-        places = range(len(found))
-        axes.bar(places, [each.rate for each in found], color="#3b6fb6")
-        axes.set_ylabel("messages/s")
-        axes.set_xticks(places, [each.name for each in found], rotation=60, ha="right", fontsize=7)
-        beside = axes.twinx()
-        beside.plot(places, [each.latency for each in found], "x", color="#c0392b")
-        beside.set_yscale("log")
-        beside.set_ylabel("latency, ms (crosses)")
-        figure.savefig(file, format="svg", metadata={"Date": None})
+    return save([Picture(file, (11, 3.6), lambda figure: _draw(figure, found))])
+
+
+def _draw(figure: Any, found: list[Cost]) -> None:
+    axes = figure.add_subplot()
+    places = range(len(found))
+    axes.bar(places, [each.rate for each in found], color="#3b6fb6")
+    axes.set_ylabel("messages/s")
+    axes.set_xticks(places, [each.name for each in found], rotation=60, ha="right", fontsize=7)
+    beside = axes.twinx()
+    beside.plot(places, [each.latency for each in found], "x", color="#c0392b")
+    beside.set_yscale("log")
+    beside.set_ylabel("latency, ms (crosses)")

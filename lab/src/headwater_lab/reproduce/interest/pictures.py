@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from headwater_lab.figure import FigureError
+from headwater_lab.figure import Picture, save
 from headwater_lab.reproduce.interest.plan import FIGURES, METHODS, PAPER, SETUPS
 from headwater_lab.reproduce.interest.results import Row
 
@@ -22,27 +22,15 @@ LABELS: Final = {
 
 def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
     """A figure for each set-up, a panel for each parameter. FigureError: matplotlib is not installed."""
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        raise FigureError("figures need matplotlib (pip install headwater-lab)") from None
-    files = []
-    # Without dates and random ids, a file changes only when the data do.
-    with matplotlib.rc_context({"svg.hashsalt": "headwater", "svg.fonttype": "none", "font.size": 9}):
-        for setup, number in FIGURES.items():
-            chosen = [row for row in rows if row.setup == setup]
-            if not chosen:
-                continue
-            figure = figures.Figure(figsize=(11, 3.2), layout="constrained")
-            _draw(figure, chosen)
-            figure.suptitle(f"set-up {setup}: {SETUPS[setup]}", fontsize=9)
-            files.append(folder / f"interest-{number}-{setup}.svg")
-            figure.savefig(files[-1], format="svg", metadata={"Date": None})
-    return files
+    of = {setup: [row for row in rows if row.setup == setup] for setup in FIGURES}
+    return save(
+        Picture(folder / f"interest-{number}-{setup}.svg", (11, 3.2), partial(_draw, setup=setup, rows=of[setup]))
+        for setup, number in FIGURES.items()
+        if of[setup]
+    )
 
 
-def _draw(figure: Any, rows: Sequence[Row]) -> None:
+def _draw(figure: Any, setup: str, rows: Sequence[Row]) -> None:
     parameters = list(dict.fromkeys(row.parameter for row in rows))
     panels = figure.subplots(1, len(parameters), sharey=True, squeeze=False)[0]
     for axes, parameter in zip(panels, parameters, strict=True):
@@ -60,5 +48,6 @@ def _draw(figure: Any, rows: Sequence[Row]) -> None:
         axes.set_xlabel(LABELS[parameter])
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
+    figure.suptitle(f"set-up {setup}: {SETUPS[setup]}", fontsize=9)
     panels[0].set_ylabel("questions for one topic")
     panels[-1].legend(frameon=False, fontsize=7)

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from headwater_lab.reproduce.interest.plan import FIGURES, METHODS, PAPER, SETUPS, Point
 from headwater_lab.reproduce.interest.trial import Measured
 from headwater_lab.reproduce.page import Table
-
-Record = dict[str, object]
+from headwater_lab.results import Record, record
 
 
 class Row(NamedTuple):
@@ -55,7 +54,7 @@ def records(found: Sequence[Row]) -> list[Record]:
     for row in found:
         for method, ours in zip(METHODS, row.probes, strict=True):
             name = f"{row.name}/{method}/probes"
-            listed.append({"name": name, "paper": PAPER.get(name), "ours": round(ours, 3), "unit": "probes"})
+            listed.append(record(name, PAPER.get(name), ours, "probes", 3))
     return listed
 
 
