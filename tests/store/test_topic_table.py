@@ -238,3 +238,26 @@ def test_names_that_come_and_go_between_pages(monkeypatch: pytest.MonkeyPatch) -
     come(*[b"%d" % number for number in range(9)])  # more than is noted
     go(b"c", b"5")
     assert listed() == [*"01234678", "a", "b"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), max_size=30))
+def test_topics_with_messages_are_counted_as_they_come_and_go(steps: list[tuple[str, bool]]) -> None:
+    """Messages come one behind the other, in blocks or not, and go from the front."""
+    table = TopicTable()
+    kept: list[tuple[Chunk, bool]] = []
+    for at, (name, goes) in enumerate(steps, 1):
+        if goes and kept:
+            chunk, is_block = kept.pop(0)
+            if is_block:
+                table.remove_extent(sealed(chunk).extent)
+            else:
+                table.remove(chunk)
+        chunk = chunk_of(table, 3 * at, [name, name, "g"][: 1 + at % 3])
+        kept.append((chunk, at % 2 == 0))
+        if at % 2 == 0:
+            table.add_extent(sealed(chunk).extent)
+        else:
+            table.add(chunk)
+        assert table.used == numpy.count_nonzero(table.messages)
+    table.remove_all()
+    assert table.used == numpy.count_nonzero(table.messages) == 0

@@ -41,6 +41,8 @@ class TopicTable:
         """By number; it grows at its end, and is replaced when topics are dropped."""
         self.numbers: dict[bytes, int] = {}
         self.messages = numpy.zeros(_MORE, numpy.int64)
+        self.used = 0
+        """Topics with messages: counted as they come and go, because a store may have a million."""
         self.first = numpy.zeros(_MORE, numpy.int64)
         self.last = numpy.zeros(_MORE, numpy.int64)
         self.first_time = numpy.zeros(_MORE, numpy.int64)
@@ -95,6 +97,7 @@ class TopicTable:
             backwards = topic[new][::-1]  # of several assignments to one place, the last one stays
             self.first[backwards] = chunk.position[new][::-1]
             self.first_time[backwards] = chunk.time[new][::-1]
+            self.used += len(numpy.unique(backwards))
         numpy.add.at(self.messages, topic, 1)
         self.last[topic] = chunk.position
         self.last_time[topic] = chunk.time
@@ -107,6 +110,7 @@ class TopicTable:
         new = topic[self.messages[topic] == 0]
         self.first[new] = extent.first[self.messages[topic] == 0]
         self.first_time[new] = extent.first_time[self.messages[topic] == 0]
+        self.used += len(new)
         self.messages[topic] += extent.messages
         self.last[topic] = extent.last
         self.last_time[topic] = extent.last_time
@@ -114,6 +118,17 @@ class TopicTable:
     def remove_extent(self, extent: TopicExtent) -> None:
         """The messages of the first block have gone; what is first of each topic then has to be told (`begins`)."""
         self.messages[extent.topic] -= extent.messages
+        self.used -= int(numpy.count_nonzero(self.messages[extent.topic] == 0))
+
+    def remove(self, chunk: Chunk) -> None:
+        """The same of messages that were in no block."""
+        numpy.subtract.at(self.messages, chunk.topic, 1)
+        left = numpy.unique(chunk.topic)
+        self.used -= int(numpy.count_nonzero(self.messages[left] == 0))
+
+    def remove_all(self) -> None:
+        self.messages[:] = 0
+        self.used = 0
 
     def begins(self, topic: Integers | Indices, first: Integers, time: Integers) -> None:
         self.first[topic] = first

@@ -13,9 +13,9 @@ from headwater.node.delivery.credentials import credentials_in
 from headwater.node.http.asking import Node
 from headwater.node.http.failures import NodeFailed
 from headwater.node.http.link import LinkLost
-from headwater.node.http.state import BANS, FIRST, GENERATION, LARGEST, NEXT, READY, WATCHING, SharedState
+from headwater.node.http.state import BANS, FIRST, GENERATION, HELD, LARGEST, NEXT, READY, WATCHING, SharedState
 from headwater.session.rights import Remembered
-from headwater.store.following import Primary
+from headwater.store.following import Held, Primary
 from headwater.store.rest.gate import Approach, Caller, Gate, Publication, Refused
 from headwater.store.store import Reader
 
@@ -38,6 +38,10 @@ class LinkPrimary(Primary):
     @property
     def next(self) -> int:
         return self._state[NEXT]
+
+    @property
+    def held(self) -> Held:
+        return Held(*(self._state[at] for at in HELD))
 
     def commit(self, name: str, position: int) -> Reader:
         return Reader(*self._asked("commit_reader", name=name, position=position))
