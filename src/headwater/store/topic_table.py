@@ -19,6 +19,7 @@ from headwater.disk.errors import StorageError
 from headwater.routing.topics import has_wildcard
 from headwater.store.block import TopicExtent
 from headwater.store.chunk import Chunk, Indices, Integers
+from headwater.store.query import judged
 from headwater.store.sorted_names import SortedNames
 
 FILTERS: Final = 256
@@ -159,19 +160,21 @@ class TopicTable:
             meets = re.compile(pattern(filter) if has_wildcard(filter) else re.escape(filter), re.DOTALL).fullmatch
         found: list[str] = []
         while some := self._behind(after, begin, min(limit + 1, LOOKED_AT)):
-            for name in some:
-                if not name.startswith(begin):
-                    return found, False
-                number = self.numbers.get(name.encode())
-                if number is None or not self.messages[number] or (meets is not None and not meets(name)):
-                    continue
-                if may_read is not None and not may_read(name):
-                    continue
-                if len(found) == limit:
-                    return found, True
-                found.append(name)
+            inside = [name for name in some if name.startswith(begin)]
+            names = [name for name in inside if self._has_messages(name) and (meets is None or meets(name))]
+            if may_read is not None:
+                names = [name for name, may in zip(names, judged(may_read, names), strict=True) if may]
+            found += names
+            if len(found) > limit:
+                return found[:limit], True
+            if len(inside) < len(some):
+                break
             after = some[-1]
         return found, False
+
+    def _has_messages(self, name: str) -> bool:
+        number = self.numbers.get(name.encode())
+        return number is not None and bool(self.messages[number])
 
     def _behind(self, after: str, begin: str, count: int) -> list[str]:
         with self._sorting:
@@ -208,7 +211,9 @@ class TopicTable:
             found = numpy.array([] if number is None else [number], numpy.int32)
         if may_read is None:
             return found
-        return numpy.array([number for number in found.tolist() if may_read(self.names[number])], numpy.int32)
+        names = self.names
+        allowed = judged(may_read, [names[number] for number in found.tolist()])
+        return found[numpy.array(allowed, numpy.bool_)]
 
     def _matching_wildcard(self, filter: str) -> Indices:
         names = self.names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, Final
 
 from headwater.message import NEVER
@@ -71,8 +72,8 @@ class LinkCaller(JudgedCaller):
         self._bans: int = found["bans"]
         self._expires_at = NEVER if found["seconds"] is None else time.monotonic() + found["seconds"]
 
-    def guards_allow(self, topic: str) -> bool:
-        return self._gate.guards_allow(self.number, topic)
+    def guards_allow(self, topics: Sequence[str]) -> list[bool]:
+        return self._gate.guards_allow(self.number, topics)
 
     def is_current(self) -> bool:
         return self._generation == self._gate.state[GENERATION] and time.monotonic() < self._expires_at
@@ -129,11 +130,11 @@ class LinkGate(Gate):
         except LinkLost:
             raise Refused(503, "unavailable", STOPPED) from None
 
-    def guards_allow(self, number: int, topic: str) -> bool:
+    def guards_allow(self, number: int, topics: Sequence[str]) -> list[bool]:
         try:
-            return bool(self._node.ask_and_wait("allows", caller=number, topic=topic))
+            return list(self._node.ask_and_wait("allows", caller=number, topics=topics))
         except (LinkLost, TimeoutError, NodeFailed):
-            return False
+            return [False] * len(topics)
 
     @property
     def largest_payload(self) -> int:
