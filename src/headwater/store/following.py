@@ -11,7 +11,7 @@ about messages the two numbers are looked at; if they have moved, we catch up an
 
 So whoever has been told that a message is stored finds it here, and nobody finds one that a crash could take back.
 
-To catch up costs about as much processor time for a message as storing it does: RocksDB reads its log again, and we
+To catch up costs half as much processor time for a message as storing it does: RocksDB reads its log again, and we
 decode what is in it. Messages that went into a block meanwhile are not decoded, only counted by the block's extents. So
 it is done as late as possible: how much there is, and how far readers have come, is asked often (by whoever waits for
 messages), and answered without it, from what the writer counts.
