@@ -8,7 +8,7 @@ from typing import Any
 
 from headwater.store.chunk import Chunk
 from headwater.store.disk_store import DiskStore
-from headwater.store.following import FollowingStore, Primary
+from headwater.store.following import FollowingStore, Held, Primary
 from headwater.store.intake import Taken
 from headwater.store.query import Query
 from headwater.store.store import Reader, Statistics, Store, TopicStatistics, Trimmed
@@ -28,6 +28,10 @@ class Beside(Primary):
     @property
     def next(self) -> int:
         return self.store.next
+
+    @property
+    def held(self) -> Held:
+        return Held(*self.store.statistics()[3:])
 
     def commit(self, name: str, position: int) -> Reader:
         return self.store.commit(name, position)

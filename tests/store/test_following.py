@@ -25,6 +25,11 @@ def followed(path: Path, store: DiskStore) -> FollowingStore:
     return FollowingStore(path / "db", path / "follower", store.id, Beside(store), 1 << 20)
 
 
+def look(follower: FollowingStore) -> None:
+    with follower._following:
+        follower._catch_up()
+
+
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[tuple[DiskStore, FollowingStore]]:
     store = DiskStore(tmp_path / "s", block_messages=10, seal_in_background=False)
@@ -44,7 +49,7 @@ def test_what_is_not_synced_is_not_there(both: tuple[DiskStore, FollowingStore])
     writer.take("c")
     writer.append()
     assert follower.next == 3
-    follower.statistics()  # looks, whatever it was told
+    look(follower)  # whatever it was told
     assert positions(follower) == [1, 2]
     assert [each.topic for each in follower.topics()] == ["a", "b"]
     assert follower.latest("secret") is None
@@ -102,7 +107,7 @@ def test_a_question_that_retention_overtakes(both: tuple[DiskStore, FollowingSto
     store.retention = Retention(age=1)
     store.trim(at(390))
     store.give_back()
-    follower.statistics()
+    look(follower)
     with pytest.raises(PositionGone):
         list(chunks)
     assert int(first.position[0]) == 1
@@ -169,3 +174,31 @@ def test_much_that_is_written_while_buffers_become_files(tmp_path: Path) -> None
     assert follower.topics() == store.topics()
     follower.close()
     store.close()
+
+
+def test_how_much_there_is_costs_no_look(
+    both: tuple[DiskStore, FollowingStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for messages asks that again and again, while they are being written."""
+    store, follower = both
+    follower.commit("spark", 0)
+    looks: list[FollowedShelf] = []
+    caught_up = FollowedShelf.catch_up
+
+    def counted(shelf: FollowedShelf) -> None:
+        looks.append(shelf)
+        caught_up(shelf)
+
+    monkeypatch.setattr(FollowedShelf, "catch_up", counted)
+    written(store, 95)
+    store.seal()
+    assert follower.statistics() == store.statistics()
+    assert [each.name for each in follower.readers()] == ["spark"]
+    assert follower.reader("spark").lost == 0
+    assert not looks
+    store.retention = Retention(age=1, hard_age=1)
+    store.trim(at(1000))
+    assert follower.reader("spark") == store.reader("spark")
+    assert follower.reader("spark").lost > 0
+    assert follower.statistics() == store.statistics()
+    assert len(looks) == 1

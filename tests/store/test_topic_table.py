@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 
 import numpy
 import pytest
@@ -16,6 +17,7 @@ from headwater.store import topic_table as module
 from headwater.store.block import sealed
 from headwater.store.chunk import Chunk
 from headwater.store.entry import Entry
+from headwater.store.query import Judge
 from headwater.store.topic_table import FILTERS, TopicTable, pattern
 from tests.routing.strategies import filters, topics
 from tests.store.messages import NOON
@@ -238,3 +240,57 @@ def test_names_that_come_and_go_between_pages(monkeypatch: pytest.MonkeyPatch) -
     come(*[b"%d" % number for number in range(9)])  # more than is noted
     go(b"c", b"5")
     assert listed() == [*"01234678", "a", "b"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), max_size=30))
+def test_topics_with_messages_are_counted_as_they_come_and_go(steps: list[tuple[str, bool]]) -> None:
+    """Messages come one behind the other, in blocks or not, and go from the front."""
+    table = TopicTable()
+    kept: list[tuple[Chunk, bool]] = []
+    for at, (name, goes) in enumerate(steps, 1):
+        if goes and kept:
+            chunk, is_block = kept.pop(0)
+            if is_block:
+                table.remove_extent(sealed(chunk).extent)
+            else:
+                table.remove(chunk)
+        chunk = chunk_of(table, 3 * at, [name, name, "g"][: 1 + at % 3])
+        kept.append((chunk, at % 2 == 0))
+        if at % 2 == 0:
+            table.add_extent(sealed(chunk).extent)
+        else:
+            table.add(chunk)
+        assert table.used == numpy.count_nonzero(table.messages)
+    table.remove_all()
+    assert table.used == numpy.count_nonzero(table.messages) == 0
+
+
+@given(st.lists(topics, max_size=30), filters | st.none(), st.integers(1, 8), st.sets(st.integers(0, 29)))
+def test_who_is_judged_elsewhere_gets_the_same_with_fewer_questions(
+    names: list[str], filter: str | None, limit: int, forbidden: set[int]
+) -> None:
+    table = TopicTable()
+    for at, name in enumerate(names, 1):
+        table.add(chunk_of(table, at, [name]))
+    secret = {name for at, name in enumerate(names) if at in forbidden}
+    asked: list[str] = []
+
+    def each(topics: Sequence[str]) -> list[bool]:
+        asked.extend(topics)
+        return [topic not in secret for topic in topics]
+
+    judge = Judge(lambda topic: pytest.fail("asked one by one"), each)
+    alone = table.matching(filter, lambda topic: topic not in secret)
+    together = table.matching(filter, judge)
+    assert alone is not None and together is not None
+    assert together.tolist() == alone.tolist()
+    assert len(asked) == len(set(asked)), "each once"
+    after, found = "", []
+    while True:
+        page, more = table.page(filter, judge, after, limit)
+        assert (page, more) == table.page(filter, lambda topic: topic not in secret, after, limit)
+        found += page
+        if not more:
+            break
+        after = page[-1]
+    assert found == sorted({table.names[number] for number in together.tolist()})

@@ -47,6 +47,7 @@ class Node(RunningNode):
         super().__init__(folder, log_level="error", options=[*options, *KEEP_ALL])
         try:
             self.wait_for_listener(self._admin_port)
+            self.commits()  # when the process that answers is there: its start is not what is measured
         except BaseException:
             self.stop()
             raise

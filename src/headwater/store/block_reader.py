@@ -89,8 +89,8 @@ class BlockReader:
         records = self._shelf.pages(block.first)
         if len(records) != block.pages:
             raise self._missing(block)
-        pages = [page_chunk(record, names, index, at) for at, record in enumerate(records)]
-        chunk = in_order(Chunk.joined(pages))
+        # Without a name for the pages, or for what they are joined to: each would be held while the next is made.
+        chunk = in_order(Chunk.joined([page_chunk(record, names, index, at) for at, record in enumerate(records)]))
         with self._lock:
             if block.first >= self._gone:
                 self._whole = block.first, chunk

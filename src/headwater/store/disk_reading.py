@@ -35,6 +35,8 @@ class DiskReading(ReadStore):
         self._topics = TopicTable()
         self._tail = Tail()
         self._blocks: list[Summary] = []
+        self._sealed: tuple[list[Summary], int, int] = [], 0, 0
+        """The blocks for which sizes were added up, and what that gave, on disk and of payloads."""
         self._shelved = BlockReader(shelf, self._topics, cache)
         self._lock = threading.Lock()
         """Of tail, blocks and topics, in memory."""
@@ -161,12 +163,15 @@ class DiskReading(ReadStore):
 
     def statistics(self) -> Statistics:
         with self._lock:
+            blocks, size, payload_size = self._sealed
+            if blocks is not self._blocks:
+                blocks = self._blocks
+                size, payload_size = sum(each.size for each in blocks), sum(each.payload_size for each in blocks)
+                self._sealed = blocks, size, payload_size
+            tail = self._tail
             return Statistics(
-                *(self.id, self.first, self.next, int(numpy.count_nonzero(self._topics.messages))),
-                sum(block.size for block in self._blocks) + self._tail.size,
-                sum(block.payload_size for block in self._blocks) + self._tail.payload_size,
-                len(self._blocks),
-                self._tail.messages,
+                *(self.id, self.first, self.next, self._topics.used, size + tail.size),
+                *(payload_size + tail.payload_size, len(blocks), tail.messages),
             )
 
     def _keep_reader(self, name: str, record: bytes | None) -> None:

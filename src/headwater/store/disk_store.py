@@ -288,6 +288,7 @@ class DiskStore(DiskReading):
             self._blocks = [*self._blocks, summary]
             self._tail.drop(parts)
             self._more.notify_all()
+        self.tell_watchers()
 
     def _seal_again_and_again(self) -> None:
         while True:

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+
+class Judge:
+    """`may_read` of somebody who is judged elsewhere, where many questions at once cost little more than one."""
+
+    def __init__(self, one: Callable[[str], bool], each: Callable[[Sequence[str]], list[bool]]) -> None:
+        self._one = one
+        self.each = each
+
+    def __call__(self, topic: str) -> bool:
+        return self._one(topic)
+
+
+def judged(may_read: Callable[[str], bool], topics: Sequence[str]) -> list[bool]:
+    """Of each topic, whether it may be read."""
+    return may_read.each(topics) if isinstance(may_read, Judge) else [may_read(topic) for topic in topics]
 
 
 class Query(NamedTuple):

@@ -71,9 +71,9 @@ class Tail:
             left[0] = Part(rest, [key for key in left[0].keys if key not in gone], size)
         self.parts = left
 
-    def drop_before(self, position: int, size: int) -> list[Chunk]:
-        """The same for who does not know the parts of the other: all messages before a position, whose records had
-        `size` bytes. Returns them."""
+    def drop_before(self, position: int) -> list[Chunk]:
+        """The same for who does not know the parts of the other, nor their bytes: all messages before a position.
+        Returns them."""
         gone: list[Chunk] = []
         left: list[Part] = []
         for part in self.parts:
@@ -84,7 +84,6 @@ class Tail:
             if at < len(chunk):
                 left.append(part if not at else Part(chunk.slice(at, len(chunk)), [], part.size))
         self.messages -= sum(len(chunk) for chunk in gone)
-        self.size -= size
         self.payload_size -= sum(len(chunk.payload.data) for chunk in gone)
         self.parts = left
         return gone

@@ -19,6 +19,7 @@ from headwater.disk.errors import StorageError
 from headwater.routing.topics import has_wildcard
 from headwater.store.block import TopicExtent
 from headwater.store.chunk import Chunk, Indices, Integers
+from headwater.store.query import judged
 from headwater.store.sorted_names import SortedNames
 
 FILTERS: Final = 256
@@ -41,6 +42,8 @@ class TopicTable:
         """By number; it grows at its end, and is replaced when topics are dropped."""
         self.numbers: dict[bytes, int] = {}
         self.messages = numpy.zeros(_MORE, numpy.int64)
+        self.used = 0
+        """Topics with messages: counted as they come and go, because a store may have a million."""
         self.first = numpy.zeros(_MORE, numpy.int64)
         self.last = numpy.zeros(_MORE, numpy.int64)
         self.first_time = numpy.zeros(_MORE, numpy.int64)
@@ -95,6 +98,7 @@ class TopicTable:
             backwards = topic[new][::-1]  # of several assignments to one place, the last one stays
             self.first[backwards] = chunk.position[new][::-1]
             self.first_time[backwards] = chunk.time[new][::-1]
+            self.used += len(numpy.unique(backwards))
         numpy.add.at(self.messages, topic, 1)
         self.last[topic] = chunk.position
         self.last_time[topic] = chunk.time
@@ -107,6 +111,7 @@ class TopicTable:
         new = topic[self.messages[topic] == 0]
         self.first[new] = extent.first[self.messages[topic] == 0]
         self.first_time[new] = extent.first_time[self.messages[topic] == 0]
+        self.used += len(new)
         self.messages[topic] += extent.messages
         self.last[topic] = extent.last
         self.last_time[topic] = extent.last_time
@@ -114,6 +119,17 @@ class TopicTable:
     def remove_extent(self, extent: TopicExtent) -> None:
         """The messages of the first block have gone; what is first of each topic then has to be told (`begins`)."""
         self.messages[extent.topic] -= extent.messages
+        self.used -= int(numpy.count_nonzero(self.messages[extent.topic] == 0))
+
+    def remove(self, chunk: Chunk) -> None:
+        """The same of messages that were in no block."""
+        numpy.subtract.at(self.messages, chunk.topic, 1)
+        left = numpy.unique(chunk.topic)
+        self.used -= int(numpy.count_nonzero(self.messages[left] == 0))
+
+    def remove_all(self) -> None:
+        self.messages[:] = 0
+        self.used = 0
 
     def begins(self, topic: Integers | Indices, first: Integers, time: Integers) -> None:
         self.first[topic] = first
@@ -144,19 +160,21 @@ class TopicTable:
             meets = re.compile(pattern(filter) if has_wildcard(filter) else re.escape(filter), re.DOTALL).fullmatch
         found: list[str] = []
         while some := self._behind(after, begin, min(limit + 1, LOOKED_AT)):
-            for name in some:
-                if not name.startswith(begin):
-                    return found, False
-                number = self.numbers.get(name.encode())
-                if number is None or not self.messages[number] or (meets is not None and not meets(name)):
-                    continue
-                if may_read is not None and not may_read(name):
-                    continue
-                if len(found) == limit:
-                    return found, True
-                found.append(name)
+            inside = [name for name in some if name.startswith(begin)]
+            names = [name for name in inside if self._has_messages(name) and (meets is None or meets(name))]
+            if may_read is not None:
+                names = [name for name, may in zip(names, judged(may_read, names), strict=True) if may]
+            found += names
+            if len(found) > limit:
+                return found[:limit], True
+            if len(inside) < len(some):
+                break
             after = some[-1]
         return found, False
+
+    def _has_messages(self, name: str) -> bool:
+        number = self.numbers.get(name.encode())
+        return number is not None and bool(self.messages[number])
 
     def _behind(self, after: str, begin: str, count: int) -> list[str]:
         with self._sorting:
@@ -193,7 +211,9 @@ class TopicTable:
             found = numpy.array([] if number is None else [number], numpy.int32)
         if may_read is None:
             return found
-        return numpy.array([number for number in found.tolist() if may_read(self.names[number])], numpy.int32)
+        names = self.names
+        allowed = judged(may_read, [names[number] for number in found.tolist()])
+        return found[numpy.array(allowed, numpy.bool_)]
 
     def _matching_wildcard(self, filter: str) -> Indices:
         names = self.names

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headwater.node.delivery.caller import AT_ONCE
 from headwater.node.http import rest
 from headwater.node.http.link import LinkLost
 from headwater.node.http.rest import LinkGate
@@ -21,6 +22,7 @@ class Answering:
         self.state = state
         self.asked: list[str] = []
         self.more: dict[str, Any] = {}
+        self.judged: list[list[str]] = []
         self.is_gone = False
 
     async def ask(self, name: str, body: bytes = b"", /, **arguments: Any) -> Any:
@@ -31,6 +33,14 @@ class Answering:
         rules = {"rules": [["a/#", 7, False, False], ["a/private", 7, True, False]], "subscribing": "overlap"}
         numbers = {"generation": self.state[GENERATION], "bans": self.state[BANS]}
         return {**known, "rights": rules, **numbers, "keeps": True, **self.more}
+
+    def ask_and_wait(self, name: str, /, caller: int, topics: list[str]) -> list[bool]:
+        """Guards that forbid every third topic."""
+        if self.is_gone:
+            raise LinkLost
+        assert (name, caller) == ("allows", 1)
+        self.judged.append(list(topics))
+        return [int(topic.rpartition("/")[2]) % 3 > 0 for topic in topics]
 
 
 @pytest.fixture
@@ -103,3 +113,34 @@ def test_without_a_node_it_is_unavailable(node: Answering) -> None:
     with pytest.raises(Refused) as found:
         asyncio.run(gate_of(node).authenticate(approach()))
     assert found.value.status == 503
+
+
+def test_guards_are_asked_of_many_topics_at_once_and_of_none_twice(node: Answering) -> None:
+    node.more = {"asks": True}
+    caller = asyncio.run(gate_of(node).authenticate(approach()))
+    topics = [f"a/{number}" for number in range(100)]
+    assert caller.may_read("a/4")
+    assert caller.may_read_each(["b/1", *topics, "a/5"]) == [False, *(number % 3 > 0 for number in range(100)), True]
+    assert [len(some) for some in node.judged] == [1, AT_ONCE, AT_ONCE, AT_ONCE, 99 - 3 * AT_ONCE]
+    assert [topic for some in node.judged for topic in some] == ["a/4", *(each for each in topics if each != "a/4")]
+    assert caller.may_read_each(topics[:2]) == [False, True]
+    assert len(node.judged) == 5
+
+
+def test_more_topics_than_are_remembered_are_each_asked_for_once(
+    node: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.node.delivery.caller.MOST_REMEMBERED", 10)
+    node.more = {"asks": True}
+    caller = asyncio.run(gate_of(node).authenticate(approach()))
+    topics = [f"a/{number}" for number in range(100)]
+    assert caller.may_read_each(topics) == [number % 3 > 0 for number in range(100)]
+    assert sum(map(len, node.judged)) == 100
+
+
+def test_guards_that_cannot_be_asked_allow_nothing(node: Answering) -> None:
+    node.more = {"asks": True}
+    caller = asyncio.run(gate_of(node).authenticate(approach()))
+    node.is_gone = True
+    assert caller.may_read_each(["a/1", "a/2"]) == [False, False]
+    assert not caller.may_read("a/4")

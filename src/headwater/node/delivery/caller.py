@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from headwater.node.access.publish_rights import may_publish
@@ -10,6 +11,8 @@ from headwater.store.rest.gate import Caller
 
 MOST_REMEMBERED: Final = 65_536
 """Topics of which a caller's rights are remembered."""
+AT_ONCE: Final = 32
+"""Topics of one question to the guards: the broker's loop does nothing else while it is answered."""
 
 
 class JudgedCaller(Caller):
@@ -26,26 +29,39 @@ class JudgedCaller(Caller):
         self._reads_all = sees_all and not asks
         self._known: dict[str, bool] = {}
 
-    def guards_allow(self, topic: str) -> bool:
-        """To read it; asked of any thread."""
+    def guards_allow(self, topics: Sequence[str]) -> list[bool]:
+        """To read them, AT_ONCE at the most; asked of any thread."""
         raise NotImplementedError
 
     def may_read(self, topic: str) -> bool:
         if self._reads_all and not topic.startswith("$"):
             return True
         known = self._known.get(topic)
-        if known is None:
-            known = self._decide(topic)
+        return self._judge([topic])[topic] if known is None else known
+
+    def may_read_each(self, topics: Sequence[str]) -> list[bool]:
+        if self._reads_all:
+            return [self.may_read(topic) for topic in topics]
+        known = {topic: self._known.get(topic) for topic in topics}
+        found = self._judge([topic for topic, may in known.items() if may is None])
+        return [found[topic] if known[topic] is None else bool(known[topic]) for topic in topics]
+
+    def _judge(self, topics: Sequence[str]) -> dict[str, bool]:
+        found = {topic: self._has_right(topic) for topic in topics}
+        if self.asks:
+            asked = [topic for topic, may in found.items() if may]
+            for start in range(0, len(asked), AT_ONCE):
+                some = asked[start : start + AT_ONCE]
+                found.update(zip(some, self.guards_allow(some), strict=True))
+        for topic, may in found.items():
             if len(self._known) >= MOST_REMEMBERED:
                 self._known.clear()
-            self._known[topic] = known
-        return known
+            self._known[topic] = may
+        return found
 
-    def _decide(self, topic: str) -> bool:
+    def _has_right(self, topic: str) -> bool:
         rights = self.rights
-        if rights is not None and not (rights.receives(topic) and rights.may_subscribe(topic, False)):
-            return False
-        return not self.asks or self.guards_allow(topic)
+        return rights is None or (rights.receives(topic) and rights.may_subscribe(topic, False))
 
     def may_publish(self, topic: str) -> bool:
         return may_publish(topic, self.rights, self.steers)

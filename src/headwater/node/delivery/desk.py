@@ -60,9 +60,10 @@ class RestDesk:
             "keeps": not any(hooks.listens(name) for name in JUDGES),
         }
 
-    def allows(self, caller: int, topic: str) -> bool:
+    def allows(self, caller: int, topics: list[str]) -> list[bool]:
+        """Whether the guards of `acl_check` let it read topics."""
         found = self._callers.get(caller)
-        return found is not None and self._gate.allows(found.channel, topic, False)
+        return [found is not None and self._gate.allows(found.channel, topic, False) for topic in topics]
 
     async def publish_stored(self, caller: int, body: bytes = b"", **order: Any) -> int | None:
         """Raises Refused."""

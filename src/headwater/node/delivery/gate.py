@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from ipaddress import ip_address
@@ -82,8 +82,8 @@ class BrokerCaller(JudgedCaller):
         self.expires_at = expires_at
         self._gate = gate
 
-    def guards_allow(self, topic: str) -> bool:
-        return self._gate.allows_from_thread(self.channel, topic)
+    def guards_allow(self, topics: Sequence[str]) -> list[bool]:
+        return self._gate.allows_from_thread(self.channel, topics)
 
     def is_current(self) -> bool:
         return self.generation == self._gate.broker.server.access.generation and time.monotonic() < self.expires_at
@@ -200,16 +200,16 @@ class BrokerGate(Gate):
         """What the guards of `acl_check` say."""
         return self.broker.hooks.allow("acl_check", channel, topic, write) is None
 
-    def allows_from_thread(self, channel: Channel, topic: str) -> bool:
-        """The same, from another thread than the broker's."""
+    def allows_from_thread(self, channel: Channel, topics: Sequence[str]) -> list[bool]:
+        """To read topics; from another thread than the broker's."""
         try:
-            asked = asyncio.run_coroutine_threadsafe(self._allows(channel, topic), self._loop)
+            asked = asyncio.run_coroutine_threadsafe(self._allows(channel, topics), self._loop)
             return asked.result(PATIENCE)
         except (RuntimeError, TimeoutError, CancelledError):
-            return False  # the broker has stopped, or does not answer
+            return [False] * len(topics)  # the broker has stopped, or does not answer
 
-    async def _allows(self, channel: Channel, topic: str) -> bool:
-        return self.allows(channel, topic, False)
+    async def _allows(self, channel: Channel, topics: Sequence[str]) -> list[bool]:
+        return [self.allows(channel, topic, False) for topic in topics]
 
     @property
     def largest_payload(self) -> int:

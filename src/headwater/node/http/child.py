@@ -24,8 +24,9 @@ from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.http.asking import LinkReach, Node
 from headwater.node.http.guard import SharedToken
 from headwater.node.http.link import Link
+from headwater.node.http.memory import GivingBack, keep_for_answers
 from headwater.node.http.state import SharedState
-from headwater.node.operations.process import give_back_what_is_freed, give_way_soon
+from headwater.node.operations.process import give_way_soon
 from headwater.web.serving import WebServer
 
 LARGEST_ANSWER: Final = 256 << 20
@@ -41,7 +42,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _raise_file_limit()
-    give_back_what_is_freed()
+    keep_for_answers()
     give_way_soon()
     asyncio.run(_HttpProcess(SharedState(state), bell).run(socket.socket(fileno=link)))
 
@@ -77,6 +78,7 @@ class _HttpProcess:
             servers.append(self._admin(node, **settings["admin"]))
         for server in servers:
             await asyncio.to_thread(server.start)
+        GivingBack(loop).start()
         self._link.tell("serving")
         await self._stop.wait()
         await asyncio.gather(*(asyncio.to_thread(server.stop) for server in servers))

@@ -29,6 +29,7 @@ from headwater.node.http.state import (
     BANS,
     FIRST,
     GENERATION,
+    HELD,
     LARGEST,
     NEXT,
     OPEN_METRICS,
@@ -117,7 +118,7 @@ class HttpProcess:
         gate = BrokerGate(self._broker, settings, read_rest_token(settings))
         context_of(settings)  # what is wrong with a certificate is said at the start
         self._rest = listen_for_rest(settings)
-        self._rest_desk = delivery.RestDesk(gate, store, self._stored)
+        self._rest_desk = delivery.RestDesk(gate, store, self._synced)
         self._questions |= {name: getattr(self._rest_desk, name) for name in delivery.OPERATIONS}
         store.watch(self._stored)
         self._stored()
@@ -169,7 +170,18 @@ class HttpProcess:
     # ---- what is shared ----------------------------------------------------------------------------------------
 
     def _stored(self) -> None:
-        """By whatever thread has written or removed messages."""
+        """By whatever thread has written or removed messages, or made a block; not by the loop, which would wait for
+        them."""
+        store = self._store
+        assert store is not None
+        found = store.statistics()
+        held = (found.topics, found.size, found.payload_size, found.blocks, found.unsealed)
+        with contextlib.suppress(ValueError):  # it has been stopped meanwhile
+            for at, number in zip(HELD, held, strict=True):
+                self._state[at] = number
+        self._synced()
+
+    def _synced(self) -> None:
         store = self._store
         assert store is not None
         with contextlib.suppress(ValueError):  # it has been stopped meanwhile

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, Final
 
 from headwater.message import NEVER
@@ -13,9 +14,9 @@ from headwater.node.delivery.credentials import credentials_in
 from headwater.node.http.asking import Node
 from headwater.node.http.failures import NodeFailed
 from headwater.node.http.link import LinkLost
-from headwater.node.http.state import BANS, FIRST, GENERATION, LARGEST, NEXT, READY, WATCHING, SharedState
+from headwater.node.http.state import BANS, FIRST, GENERATION, HELD, LARGEST, NEXT, READY, WATCHING, SharedState
 from headwater.session.rights import Remembered
-from headwater.store.following import Primary
+from headwater.store.following import Held, Primary
 from headwater.store.rest.gate import Approach, Caller, Gate, Publication, Refused
 from headwater.store.store import Reader
 
@@ -38,6 +39,10 @@ class LinkPrimary(Primary):
     @property
     def next(self) -> int:
         return self._state[NEXT]
+
+    @property
+    def held(self) -> Held:
+        return Held(*(self._state[at] for at in HELD))
 
     def commit(self, name: str, position: int) -> Reader:
         return Reader(*self._asked("commit_reader", name=name, position=position))
@@ -67,8 +72,8 @@ class LinkCaller(JudgedCaller):
         self._bans: int = found["bans"]
         self._expires_at = NEVER if found["seconds"] is None else time.monotonic() + found["seconds"]
 
-    def guards_allow(self, topic: str) -> bool:
-        return self._gate.guards_allow(self.number, topic)
+    def guards_allow(self, topics: Sequence[str]) -> list[bool]:
+        return self._gate.guards_allow(self.number, topics)
 
     def is_current(self) -> bool:
         return self._generation == self._gate.state[GENERATION] and time.monotonic() < self._expires_at
@@ -125,11 +130,11 @@ class LinkGate(Gate):
         except LinkLost:
             raise Refused(503, "unavailable", STOPPED) from None
 
-    def guards_allow(self, number: int, topic: str) -> bool:
+    def guards_allow(self, number: int, topics: Sequence[str]) -> list[bool]:
         try:
-            return bool(self._node.ask_and_wait("allows", caller=number, topic=topic))
+            return list(self._node.ask_and_wait("allows", caller=number, topics=topics))
         except (LinkLost, TimeoutError, NodeFailed):
-            return False
+            return [False] * len(topics)
 
     @property
     def largest_payload(self) -> int:

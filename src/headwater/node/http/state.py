@@ -26,7 +26,9 @@ LARGEST: Final = 5
 WATCHING: Final = 6
 OPEN_METRICS: Final = 7
 """Whether `/metrics` may be read without the token."""
-_NUMBERS: Final = 8
+HELD: Final = range(8, 13)
+"""What the store holds, as in `Held`."""
+_NUMBERS: Final = 13
 _DIGEST: Final = slice(8 * _NUMBERS, 8 * _NUMBERS + 32)
 _SIZE: Final = _DIGEST.stop
 

@@ -6,6 +6,7 @@ raises is the answer: `Refused` has the status, the short word for programs and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
@@ -52,6 +53,10 @@ class Caller:
     def may_read(self, topic: str) -> bool:
         """Whether the caller may subscribe to the topic and receive its messages."""
         raise NotImplementedError
+
+    def may_read_each(self, topics: Sequence[str]) -> list[bool]:
+        """The same of many topics."""
+        return [self.may_read(topic) for topic in topics]
 
     def may_publish(self, topic: str) -> bool:
         raise NotImplementedError

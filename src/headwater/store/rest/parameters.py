@@ -19,6 +19,7 @@ from headwater.routing.topics import (
 )
 from headwater.store.entry import EARLIEST, LATEST
 from headwater.store.extract import moment
+from headwater.store.query import Judge
 from headwater.store.query import Query as StoreQuery
 from headwater.store.rest.errors import unprocessable
 from headwater.store.rest.gate import Caller
@@ -118,7 +119,12 @@ Conditions = Annotated[StoreQuery, Depends(conditions)]
 
 
 def for_caller(query: StoreQuery, caller: Caller) -> StoreQuery:
-    return query._replace(may_read=None if caller.is_unrestricted else caller.may_read)
+    return query._replace(may_read=judge_of(caller))
+
+
+def judge_of(caller: Caller) -> Judge | None:
+    """None: nothing has to be judged."""
+    return None if caller.is_unrestricted else Judge(caller.may_read, caller.may_read_each)
 
 
 def position_of(text: str, store: Store, name: str) -> int:

@@ -18,7 +18,7 @@ from headwater.store.rest.description import StoredMessage
 from headwater.store.rest.errors import described, unprocessable
 from headwater.store.rest.formats import objects
 from headwater.store.rest.gate import Caller, Publication, Refused
-from headwater.store.rest.parameters import LONGEST_HEADER, OnlyKnown, checked_filter, topic_of
+from headwater.store.rest.parameters import LONGEST_HEADER, OnlyKnown, checked_filter, judge_of, topic_of
 from headwater.store.rest.rendering import ROWS
 from headwater.store.store import Store, TopicStatistics
 
@@ -80,8 +80,7 @@ async def list_topics(
     """Topics of which there are messages, as far as the caller may subscribe to them."""
     if filter is not None:
         checked_filter(filter, "filter")
-    may_read = None if caller.is_unrestricted else caller.may_read
-    body = await context.ask(_page, context.store, filter, may_read, after, limit)
+    body = await context.ask(_page, context.store, filter, judge_of(caller), after, limit)
     return Response(body, media_type="application/json", headers=NO_STORE)
 
 
