@@ -28,6 +28,10 @@ class SimulatedNode:
         """Whether its data plane advances."""
         self.pause = 0.0
         """How much longer it sleeps between ticks than it should, at most; it reads only when it ticks."""
+        self.stopped = False
+        """It neither ticks nor reads, as after SIGSTOP."""
+        self.deaf = 0.0
+        """Which part of what is sent to it is lost."""
         self.inbox: list[tuple[str, bytes]] = []
         self.data_plane = 0
         self.changes: list[tuple[float, Change]] = []
@@ -134,6 +138,9 @@ class Simulator:
     def _tick(self, node: SimulatedNode) -> None:
         if not self._is_running(node):
             return
+        if node.stopped:
+            self._at(0.1, lambda: self._tick(node))
+            return
         node.data_plane += node.works
         for each in node.membership.tick(node.clock(self.now), node.data_plane):
             self._send(node, each.address, each.data)
@@ -148,13 +155,15 @@ class Simulator:
         self.messages += 1
         self.largest = max(self.largest, len(data))
         to = next((each for each in self.nodes.values() if each.address == address), None)
-        if to is not None and (node.name, to.name) not in self.cuts and self.rng.random() >= self.loss:
+        if to is None or (node.name, to.name) in self.cuts:
+            return
+        if self.rng.random() >= self.loss and (not to.deaf or self.rng.random() >= to.deaf):
             self._at(self.rng.uniform(*self.delay), lambda: self._arrive(to, node.address, data))
 
     def _arrive(self, node: SimulatedNode, sender: str, data: bytes) -> None:
         if not self._is_running(node):
             return
-        if node.pause:
+        if node.pause or node.stopped:
             node.inbox.append((sender, data))
         else:
             self._read(node, sender, data)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MAX_SCORE: Final = 4
+MAX_SCORE: Final = 2
 MANY: Final = 3
 LATE: Final = 2.0
 """A tick that comes later than this, in intervals, is late."""

@@ -21,7 +21,7 @@ SAMPLES: Final = 100
 PRIOR_WEIGHT: Final = 5
 PRIOR_MEAN: Final = 2.0
 PRIOR_DEVIATION: Final = 1.0
-LEAST_DEVIATION: Final = 0.75
+LEAST_DEVIATION: Final = 0.5
 LONGEST_SILENCE: Final = 15.0
 """Of these four, one unit is the time between two heartbeats."""
 CERTAIN: Final = 300.0
