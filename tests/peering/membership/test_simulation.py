@@ -1,6 +1,6 @@
 """Whole clusters in the simulator: they converge, find who died, spare who lives, and are quiet.
 
-The bounds here are those that docs/adr/24-membership.md and docs/limits.md state. Everything is seeded.
+The bounds here are those that docs/adr/0024-membership.md and docs/limits.md state. Everything is seeded.
 """
 
 from __future__ import annotations

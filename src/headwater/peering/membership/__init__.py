@@ -7,7 +7,7 @@
 - `phi`, `health`, `roster`: who is live, with patience for a slow self (φ accrual, Lifeguard, SWIM);
 - `seeds`, where to look first.
 
-docs/adr/24-membership.md says why it is ours and not a library's.
+docs/adr/0024-membership.md says why it is ours and not a library's.
 """
 
 from __future__ import annotations
