@@ -53,16 +53,16 @@ class Simulator:
         self.messages = 0
         self.largest = 0
         self.seeds = ["a0:1", "a1:1"]
-        self._generations: Counter[str] = Counter()
+        self.generations: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
     def start(self, number: int, address: str | None = None, rate: float = 1.0) -> SimulatedNode:
         """A node by number; it is found at `a<number>:1` if nothing else is said. Started again, it has the same id."""
         name, address = f"node-{number}", address or f"a{number}:1"
-        self._generations[name] += 1
+        self.generations[name] += 1
         rng = Random(self.rng.random())
-        membership = Membership("lab", name, self._generations[name], address, rng, TIMING)
+        membership = Membership("lab", name, self.generations[name], address, rng, TIMING)
         membership.seek([each for each in self.seeds if each != address])
         node = SimulatedNode(name, membership, address, rate, self.rng.uniform(0, 1e6))
         self.nodes[name] = node

@@ -135,7 +135,8 @@ def test_a_node_whose_data_plane_stands_still_is_suspected_though_it_answers() -
     for now in range(30, 200):
         me.tick(now, now)
         say(me, now, about("s", 10 + now, progress=10))
-    assert me.state_of("s") == State.DEAD, "one that still speaks is not forgotten"
+    assert me.state_of("s") == State.DEAD
+    assert me.take_changes() == [], "one that still speaks is not forgotten"
     say(me, 201.0, about("s", 300, progress=299))
     assert me.state_of("s") == State.LIVE
     say(me, 201.0, about("t", 300, progress=200), sender="t")
@@ -158,6 +159,18 @@ def test_time_in_which_we_did_not_run_counts_against_nobody() -> None:
     me.tick(301.0, 3)
     assert me.live() == ["s"]
     assert me.patience == 2
+
+
+def test_an_excuse_does_not_reach_beyond_now() -> None:
+    """Ticks were late, but messages were read."""
+    me = node()
+    me.tick(0.0, 1)
+    say(me, 0.0, about("s"))
+    say(me, 50.0, about("s", 2))
+    me.tick(51.0, 2)
+    assert me._roster.members["s"].last_progress == 51.0
+    run(me, 52.0, 40)
+    assert me.state_of("s") == State.DEAD
 
 
 def test_a_restarted_node_replaces_its_former_self() -> None:
@@ -196,10 +209,15 @@ def test_a_node_that_leaves_is_left_everywhere_and_not_suspected() -> None:
     assert two.state_of("one") == State.LEFT
     talk(two, three, 2.0)
     assert three.state_of("one") == State.LEFT
-    run(two, 3.0, 30)
+    say(two, 2.5, about("one", 8), sender="one")
+    assert two.state_of("one") == State.LEFT, "its gossip may go on for a moment"
+    sends = [each for now in range(3, 33) for each in two.tick(now, now)]
+    assert {each.node for each in sends} == {"three"}, "nobody calls one that left"
     assert two.state_of("one") == State.LEFT
     run(two, 33.0, 80)
     assert two.state_of("one") is None
+    say(one, 20.0, about("one", 1, generation=2))
+    assert one.generation == 1, "it does not outrank its successor"
     back = node("one", generation=2)
     meet(back, three, now=20.0)
     assert three.state_of("one") == State.LIVE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.peering.membership import bounds
@@ -58,11 +58,13 @@ def messages(draw: st.DrawFn) -> GossipMessage:
     return GossipMessage(kind, name, draw(ids), draw(numbers), digest, delta)
 
 
+@settings(deadline=None)
 @given(messages())
 def test_what_is_written_is_read(message: GossipMessage) -> None:
     assert parse(encode(message)) == message
 
 
+@settings(deadline=None)
 @given(messages(), st.binary(min_size=1, max_size=3))
 def test_each_part_of_a_message_and_anything_longer_is_malformed(message: GossipMessage, more: bytes) -> None:
     data = encode(message)
@@ -81,12 +83,14 @@ def read_or_refuse(data: bytes) -> None:
     assert encode(message) == data
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
     read_or_refuse(data)
     read_or_refuse(b"\x01" + data)
 
 
+@settings(deadline=None)
 @given(messages(), st.data())
 def test_changed_messages_are_read_as_what_they_say_or_malformed(message: GossipMessage, data: st.DataObject) -> None:
     changed = bytearray(encode(message))

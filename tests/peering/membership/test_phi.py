@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.peering.membership.phi import CERTAIN, LONGEST_SILENCE, SAMPLES, Arrivals
@@ -18,17 +18,20 @@ def arrivals(*samples: float) -> Arrivals:
     return found
 
 
+@settings(deadline=None)
 @given(intervals, st.floats(0, 100), st.floats(0, 100))
 def test_doubt_only_grows_with_silence(samples: list[float], one: float, other: float) -> None:
     phi = arrivals(*samples).phi
     assert 0 <= phi(min(one, other)) <= phi(max(one, other)) <= CERTAIN
 
 
+@settings(deadline=None)
 @given(intervals)
 def test_whatever_was_measured_the_longest_silence_is_certain(samples: list[float]) -> None:
     assert arrivals(*samples).phi(LONGEST_SILENCE) == CERTAIN
 
 
+@settings(deadline=None)
 @given(intervals)
 def test_a_sum_that_runs_along_is_the_sum_of_the_window(samples: list[float]) -> None:
     """Only the last samples count, and none that tells of an outage."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.peering.membership import bounds
@@ -24,6 +24,7 @@ def is_caught_up(copy: Replica, own: OwnMap) -> bool:
     return (copy.version, dict(copy.items())) == (own.version, dict(own.items()))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(60, 200))
 def test_copies_converge_whatever_was_exchanged_before(seed: int, room: int) -> None:
     """Random writes, deletions and collections; deltas small, late, repeated and between copies. Then quiet."""
@@ -162,6 +163,7 @@ def test_a_copy_takes_no_more_than_its_bounds() -> None:
     assert len(copy.entries) == bounds.MAX_KEYS
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_an_owner_may_write_is_never_too_much_for_a_copy(seed: int) -> None:
     rng = Random(seed)

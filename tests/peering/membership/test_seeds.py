@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.peering.membership.bounds import MAX_SEEDS
@@ -42,6 +42,7 @@ def test_what_is_no_seed(text: str) -> None:
         parse_seed(text, 1884)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_any_text_is_a_seed_or_is_not(text: str) -> None:
     try:

@@ -41,6 +41,17 @@ def test_a_crashed_node_is_found_by_all(nodes: int, seed: int) -> None:
     assert simulator.wrong_alarms(State.DEAD) == 0
 
 
+def test_when_most_crash_the_rest_finds_it_and_trusts_itself_again() -> None:
+    simulator = converged(2, 7)
+    for number in range(2, 7):
+        simulator.crash(number)
+    simulator.run(10)
+    assert simulator.nodes["node-0"].membership.patience > 1
+    simulator.run(MOST_PATIENT)
+    assert all(simulator.all_say(number, State.DEAD) for number in range(2, 7))
+    assert [each.membership.patience for each in simulator.nodes.values()] == [1, 1]
+
+
 def test_fifty_nodes_converge_and_find_who_crashed() -> None:
     simulator = converged(1, 50, loss=0.05)
     simulator.crash(17)
@@ -74,6 +85,17 @@ def test_a_node_comes_back_at_the_same_or_another_address(seed: int) -> None:
     assert (view.generation, view.address) == (2, "elsewhere:1" if seed % 2 else "a2:1")
 
 
+def test_a_node_that_lost_count_of_its_generations_is_back_all_the_same() -> None:
+    simulator = converged(3, 5)
+    simulator.run(20)
+    simulator.crash(2)
+    simulator.run(3)
+    simulator.generations.clear()
+    simulator.start(2, address="elsewhere:1")
+    simulator.run_until(simulator.converged, CONVERGED)
+    assert simulator.nodes["node-2"].membership.generation == 2
+
+
 @pytest.mark.parametrize("both", [True, False], ids=["both ways", "one way"])
 @pytest.mark.parametrize("length", [10, 60])
 def test_after_a_cut_all_agree_again(length: int, both: bool) -> None:
@@ -82,6 +104,18 @@ def test_after_a_cut_all_agree_again(length: int, both: bool) -> None:
     simulator.run(length)
     # What the count of wrong alarms is worth: a cut does cause them.
     assert simulator.wrong_alarms(State.SUSPECTED) > 0
+    simulator.cuts.clear()
+    simulator.run_until(simulator.converged, HEALED)
+
+
+def test_halves_find_together_by_asking_the_dead() -> None:
+    simulator = converged(6, 6)
+    for node in simulator.nodes.values():
+        node.membership.seek([])
+    simulator.cut(range(3), range(3, 6))
+    simulator.run(MOST_PATIENT)
+    assert simulator.nodes["node-0"].membership.live() == ["node-1", "node-2"]
+    assert simulator.nodes["node-5"].membership.state_of("node-1") == State.DEAD
     simulator.cuts.clear()
     simulator.run_until(simulator.converged, HEALED)
 

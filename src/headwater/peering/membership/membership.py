@@ -145,7 +145,7 @@ class Membership:
         if data_plane > self._data_plane:
             self._data_plane = data_plane
             self._own.progress = self._own.heartbeat
-        self._roster.excuse(self._health.tick(now))
+        self._roster.excuse(self._health.tick(now), now)
         self._own.collect(now)
         for node, since in list(self._forgets.items()):
             if now - since >= self._timing.forget_after:

@@ -131,12 +131,12 @@ class Roster:
     def phi(self, member: Member, now: float, patience: int) -> float:
         return member.arrivals.phi((now - member.last_progress) / self._timing.interval / patience)
 
-    def excuse(self, missed: float) -> None:
+    def excuse(self, missed: float, now: float) -> None:
         """We did not run for so long: that counts against nobody."""
         for member in self.members.values():
-            member.last_progress += missed
+            member.last_progress = min(now, member.last_progress + missed)
             if member.state == State.SUSPECTED:
-                member.since += missed
+                member.since = min(now, member.since + missed)
 
     def judge(self, now: float, patience: int, forgotten: dict[str, int]) -> None:
         """Move everybody whose time has come. `forgotten`: the generations that operators want forgotten, by node."""
