@@ -54,6 +54,8 @@ class Simulator:
         self.largest = 0
         self.seeds = ["a0:1", "a1:1"]
         self.generations: Counter[str] = Counter()
+        self.remembered: dict[str, list[str]] = {}
+        """What nodes keep of others' addresses when they crash."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
@@ -63,7 +65,7 @@ class Simulator:
         self.generations[name] += 1
         rng = Random(self.rng.random())
         membership = Membership("lab", name, self.generations[name], address, rng, TIMING)
-        membership.seek([each for each in self.seeds if each != address])
+        membership.seek([*self.seeds, *self.remembered.get(name, [])])
         node = SimulatedNode(name, membership, address, rate, self.rng.uniform(0, 1e6))
         self.nodes[name] = node
         self._at(self.rng.uniform(0, TIMING.interval), lambda: self._tick(node))
@@ -74,7 +76,8 @@ class Simulator:
             self.start(each, rate=self.rng.uniform(*rates))
 
     def crash(self, number: int) -> None:
-        del self.nodes[f"node-{number}"]
+        name = f"node-{number}"
+        self.remembered[name] = self.nodes.pop(name).membership.addresses()
 
     def cut(self, some: Iterable[int], others: Iterable[int], both: bool = True) -> None:
         others = list(others)

@@ -61,6 +61,29 @@ def test_copies_converge_whatever_was_exchanged_before(seed: int, room: int) -> 
         assert is_caught_up(copy, own)
 
 
+@settings(deadline=None)
+@given(st.integers(0, 2**32))
+def test_copies_only_go_forward_and_those_of_a_dead_owner_reach_the_same(seed: int) -> None:
+    rng = Random(seed)
+    own, copies = OwnMap("a", 1, LIFE), [Replica("a", 1) for _ in range(4)]
+    for now in range(60):
+        own.collect(now)
+        key = f"k{rng.randrange(5)}"
+        if rng.random() < 0.4:
+            own.delete(key, now)
+        else:
+            own.set(key, rng.randbytes(rng.randrange(20)))
+        pull(rng.choice(copies), own, 80)
+    for _ in range(40):
+        for to in copies:
+            before = (to.collected, to.version)
+            for source in copies:
+                to.note_collected(source.collected)
+                pull(to, source, 80)
+            assert (to.collected, to.version) >= before
+    assert len({(each.collected, each.version) for each in copies}) == 1
+
+
 def test_a_delta_has_the_oldest_changes_first_and_no_more_than_fits() -> None:
     own, copy = OwnMap("a", 1, LIFE), Replica("a", 1)
     for number in range(20):

@@ -85,6 +85,18 @@ def test_a_node_comes_back_at_the_same_or_another_address(seed: int) -> None:
     assert (view.generation, view.address) == (2, "elsewhere:1" if seed % 2 else "a2:1")
 
 
+def test_a_node_finds_the_others_though_all_seeds_have_moved() -> None:
+    simulator = converged(4, 5)
+    for number in (0, 1):
+        simulator.crash(number)
+        simulator.start(number, address=f"elsewhere-{number}:1")
+        simulator.run_until(simulator.converged, CONVERGED)
+    simulator.crash(4)
+    simulator.run(30)
+    simulator.start(4)
+    simulator.run_until(simulator.converged, CONVERGED)
+
+
 def test_a_node_that_lost_count_of_its_generations_is_back_all_the_same() -> None:
     simulator = converged(3, 5)
     simulator.run(20)
@@ -258,7 +270,9 @@ def test_a_cluster_survives_anything_in_any_order(seed: int) -> None:
             case 0 if node is not None and len(simulator.nodes) > 3:
                 simulator.crash(number)
             case 1 if node is None:
-                simulator.start(number, address=rng.choice((None, f"b{number}-{simulator.now}:1")))
+                # Somebody has to be where those look who know nobody else.
+                address = f"b{number}-{simulator.now}:1" if number > 1 and rng.random() < 0.5 else None
+                simulator.start(number, address)
             case 2:
                 simulator.cut([number], rng.sample(range(7), 3), both=rng.random() < 0.5)
             case 3:

@@ -110,6 +110,16 @@ class Membership:
         """Replace the seeds' addresses (`seeds.seed_addresses`): this is how a node joins, at the start or later."""
         self._seeds = list(addresses[:MAX_SEEDS])
 
+    def addresses(self) -> list[str]:
+        """Where others are, live ones first. Keep them, and `seek` them beside the seeds after a restart.
+
+        Then a node finds its cluster even if all seeds are gone or have moved.
+        """
+        order = [State.LIVE, State.SUSPECTED, State.DEAD]
+        members = [each for each in self._roster.members.values() if each.state in order]
+        members.sort(key=lambda each: (order.index(each.state), each.replica.node))
+        return list(dict.fromkeys(_address(each.replica) for each in members if _address(each.replica)))
+
     def take_changes(self) -> list[Change]:
         found, self._roster.changes = self._roster.changes, []
         return found

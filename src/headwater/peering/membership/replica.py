@@ -11,7 +11,8 @@ notes in `collected` the highest version among those it dropped. A copy that has
 deletions, and drops them as well. A copy that has not may hold keys of which nobody knows any more that they are gone:
 it starts again from nothing (`base` 0 in a delta with a newer `collected`). While it fills again it is *partial*
 (`version` below `collected`): it holds only what was there when `collected` was noted, so it takes changes only from
-copies that know of `collected`, and does not make others start again.
+copies that know of `collected`. The pair (`collected`, `version`) of a copy only grows, so all copies reach the
+owner's. Of an owner that died they reach the highest that is left; what nobody has of its last changes is lost.
 
 A restarted node has a higher generation, and its map starts from nothing: the former one is replaced as a whole.
 """
@@ -60,7 +61,7 @@ class Replica:
     def lag(self, version: int, collected: int) -> int:
         """How many changes a copy with these numbers lacks; 0: none that we could send."""
         if self._must_restart(version, collected):
-            return 0 if self.is_partial() else len(self.entries) + 1
+            return len(self.entries) + 1
         if self.version <= version:
             return 0
         return 1 + sum(each.version > version for each in self.entries.values())
