@@ -82,7 +82,7 @@ INSIDE_NODE: dict[str, str] = {
 LARGEST_CYCLE = 3
 """Modules that may import each other, type-checking imports counted."""
 
-WITHOUT_IO_OR_CLOCK = ["message", "wire", "session", "routing", "interest", "overlay"]
+WITHOUT_IO_OR_CLOCK = ["message", "wire", "session", "routing", "interest", "overlay", "peering"]
 IO_AND_CLOCKS = {
     *("asyncio", "concurrent", "datetime", "io", "logging", "multiprocessing", "os", "pathlib", "queue", "sched"),
     *("select", "selectors", "shutil", "signal", "socket", "socketserver", "ssl", "subprocess", "tempfile"),
