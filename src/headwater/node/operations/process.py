@@ -27,10 +27,6 @@ from typing import Final
 
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
-M_ARENA_MAX: Final = -8
-FEW: Final = 2
-LITTLE: Final = 4 << 20
-MIDDLING: Final = 256 << 10
 KEPT: Final = 32 << 20
 """Bytes at the end of the heap that are kept when they are free."""
 LARGE: Final = 8 << 20
@@ -52,16 +48,6 @@ def keep_what_is_freed() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(M_TRIM_THRESHOLD, KEPT)
         library.mallopt(M_MMAP_THRESHOLD, LARGE)
-
-
-def give_back_what_is_freed() -> None:
-    """For a process that makes large answers and has time: blocks of a page's size and more are got from the system and
-    given back, each by itself. What threads of different answers leave behind would otherwise grow for a while."""
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(M_ARENA_MAX, FEW)
-        library.mallopt(M_TRIM_THRESHOLD, LITTLE)
-        library.mallopt(M_MMAP_THRESHOLD, MIDDLING)
 
 
 def give_way_soon() -> None:
