@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headwater.cli.top import MOST_GROUPS, Figures, SharedGroup, Snapshot, TopView, _watch_admin, from_sys
+from headwater.cli.top import MOST_GROUPS, SharedGroup, Snapshot, TopView, _watch_admin, from_sys
+from headwater.node.protocol.statistics import Statistics
 from tests.brokers import both_brokers, running
 from tests.node.admin.api import TOKEN
 from tests.node.admin.test_serving import SETTINGS, served
@@ -69,22 +70,22 @@ def test_topics_become_figures() -> None:
             "shared/g/jobs%2F%23/member/b": '{"online": false}',
         }
     )
-    expected = Figures(uptime=12, connections=3, sessions=4, retained=5, queued=2, messages_received=100)
+    expected = Statistics(uptime=12, connections=3, sessions=4, retained=5, queued=2, messages_received=100)
     assert snapshot.figures == expected
     assert snapshot.groups == [SharedGroup("$share/g/jobs/#", "random", 8, 9, 2, 1)]
 
 
 def test_rates_of_groups() -> None:
     view = TopView()
-    printed(view, Snapshot(Figures(uptime=10), [SharedGroup("g", sent=100)]))
-    text = printed(view, Snapshot(Figures(uptime=12), [SharedGroup("g", "random", 500, 1, 3, 2)]))
+    printed(view, Snapshot(Statistics(uptime=10), [SharedGroup("g", sent=100)]))
+    text = printed(view, Snapshot(Statistics(uptime=12), [SharedGroup("g", "random", 500, 1, 3, 2)]))
     [row] = [line.split() for line in text.splitlines() if line.startswith("g ")]
     assert row == ["g", "random", "2", "of", "3", "1", "200", "500"]
 
 
 def test_a_first_look_knows_no_rates() -> None:
     view = TopView()
-    text = printed(view, Snapshot(Figures(uptime=3600, messages_received=7200), [SharedGroup("g", sent=3600)]))
+    text = printed(view, Snapshot(Statistics(uptime=3600, messages_received=7200), [SharedGroup("g", sent=3600)]))
     rows = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
     assert (rows["in"][1:4], rows["g"][-2]) == (["–", "–", "7,200"], "–")
     assert not view.has_rates
@@ -92,7 +93,9 @@ def test_a_first_look_knows_no_rates() -> None:
 
 def test_a_look_of_a_young_broker_has_rates() -> None:
     """It takes two samples, also if the first one is of the moment at which the broker began."""
-    samples = iter([Snapshot(Figures()), Snapshot(Figures(uptime=0.5, messages_received=100, bytes_received=700))])
+    samples = iter(
+        [Snapshot(Statistics()), Snapshot(Statistics(uptime=0.5, messages_received=100, bytes_received=700))]
+    )
     console = Console(file=io.StringIO(), width=160)
     _watch_admin(lambda: next(samples), console, 0.001, once=True)
     assert isinstance(console.file, io.StringIO)
@@ -102,6 +105,6 @@ def test_a_look_of_a_young_broker_has_rates() -> None:
 
 def test_strange_names_of_groups_are_shown_as_they_are() -> None:
     groups = [SharedGroup("$share/g/[red]\x1b[2J")] + [SharedGroup(f"g{number}") for number in range(MOST_GROUPS)]
-    text = printed(TopView(), Snapshot(Figures(uptime=1), groups))
+    text = printed(TopView(), Snapshot(Statistics(uptime=1), groups))
     assert "$share/g/[red]·[2J" in text and "\x1b[2J" not in text
     assert "… 1 more" in text

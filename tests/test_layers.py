@@ -49,14 +49,14 @@ MAY_IMPORT: dict[str, list[str]] = {
     # The command line and what belongs to it.
     "__init__": [],
     "build_info": [],
-    "live": [],
+    "live": ["node"],
     "cli": [*BELOW_COMMANDS, "dashboard", "live"],
     "__main__": ["cli"],
 }
 """What a package (or a module beside the packages) may import, besides itself and the standard library."""
 
 INSIDE_NODE: dict[str, str] = {
-    "settings": """config settings web_settings toml_text hooks access.settings access.errors access.filters
+    "settings": """config settings metric web_settings toml_text hooks access.settings access.errors access.filters
         advice.settings bridge.settings delivery.settings delivery.rest_settings transports.settings mosquitto
         mosquitto.*""",
     "sockets and turns": """plane plane.* destinations destinations.destination transports transports.direct
@@ -65,15 +65,16 @@ INSIDE_NODE: dict[str, str] = {
     "keeping": """persistence persistence.journal persistence.batch persistence.records persistence.backend
         persistence.memory persistence.notes persistence.rocks persistence.schema persistence.folder persistence.export
         persistence.exchange persistence.importing persistence.mosquitto_db persistence.repairing persistence.backup
-        delivery delivery.coordinator delivery.properties delivery.storing delivery.known_properties""",
+        delivery delivery.coordinator delivery.figures delivery.properties delivery.storing
+        delivery.known_properties""",
     "protocol": """protocol protocol.* access access.access access.limits access.passwords access.quotas
         access.rules access.publish_rights access.tokens access.verifier access.verifying destinations.fanouts
         destinations.groups destinations.local destinations.members destinations.recipients advice advice.advising
-        advice.document advice.weights bridge bridge.inside bridge.path bridge.bridge bridge.bridges
+        advice.document advice.figures advice.weights bridge bridge.inside bridge.path bridge.bridge bridge.bridges
         bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump bridge.view
         persistence.committing persistence.recovery persistence.persistence delivery.trimming delivery.opening
         transports.handshakes""",
-    "operations": """ broker run operations operations.* bridge.metrics advice.metrics delivery.metrics delivery.gate
+    "operations": """ broker run operations operations.* delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.serving admin admin.* http
         http.*""",
 }

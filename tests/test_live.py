@@ -3,30 +3,15 @@ from __future__ import annotations
 import io
 import logging
 import sys
-from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
 
 from headwater.live import LiveView
+from headwater.node.protocol.statistics import Statistics
 
 
-@dataclass
-class Numbers:
-    uptime: float = 0.0
-    connections: int = 0
-    sessions: int = 0
-    subscriptions: int = 0
-    retained: int = 0
-    messages_received: int = 0
-    messages_sent: int = 0
-    bytes_received: int = 0
-    bytes_sent: int = 0
-    queued: int = 0
-    dropped: int = 0
-
-
-def shown(view: LiveView, numbers: Numbers) -> str:
+def shown(view: LiveView, numbers: Statistics) -> str:
     console = Console(file=io.StringIO(), width=160)
     with console.capture() as captured:
         console.print(view.render(numbers))
@@ -39,7 +24,10 @@ def row(text: str, name: str) -> list[str]:
 
 
 def test_it_shows_what_the_broker_holds() -> None:
-    text = shown(LiveView(), Numbers(3725, 12_345, 2, 3, 4, queued=5, dropped=6))
+    text = shown(
+        LiveView(),
+        Statistics(uptime=3725, connections=12_345, sessions=2, subscriptions=3, retained=4, queued=5, dropped=6),
+    )
     [first, *_] = text.splitlines()
     assert " ".join(first.split()) == (
         "up 1:02:05 connections 12,345 sessions 2 subscriptions 3 retained 4 queued 5 dropped 6"
@@ -48,8 +36,8 @@ def test_it_shows_what_the_broker_holds() -> None:
 
 def test_rates_are_differences_over_the_brokers_own_time() -> None:
     view = LiveView()
-    shown(view, Numbers(10.0, messages_received=1000, bytes_received=5000))
-    text = shown(view, Numbers(12.0, messages_received=5000, bytes_received=25_000, messages_sent=8))
+    shown(view, Statistics(uptime=10.0, messages_received=1000, bytes_received=5000))
+    text = shown(view, Statistics(uptime=12.0, messages_received=5000, bytes_received=25_000, messages_sent=8))
     assert row(text, "in")[1:7] == ["2,000", "10.0", "kB", "5,000", "25.0", "kB"]
     assert row(text, "out")[1:4] == ["4", "0", "B"]
 
@@ -57,7 +45,7 @@ def test_rates_are_differences_over_the_brokers_own_time() -> None:
 def test_the_last_minute_as_bars() -> None:
     view = LiveView()
     for second in range(1, 4):
-        text = shown(view, Numbers(float(second), messages_received=[0, 70, 100, 100][second]))
+        text = shown(view, Statistics(uptime=float(second), messages_received=[0, 70, 100, 100][second]))
     assert row(text, "in")[-1].endswith("▁█▄▁")
 
 
@@ -65,7 +53,7 @@ def test_without_a_terminal_it_is_a_line_now_and_then() -> None:
     output = io.StringIO()
     with LiveView(Console(file=output, width=200)) as view:
         for second in range(25):
-            view.update(Numbers(float(second), 7, messages_received=100 * second))
+            view.update(Statistics(uptime=float(second), connections=7, messages_received=100 * second))
     assert output.getvalue().splitlines() == [
         "up 0:00:10  connections 7  in 100/s  out 0/s  queued 0  dropped 0",
         "up 0:00:20  connections 7  in 100/s  out 0/s  queued 0  dropped 0",
@@ -79,7 +67,7 @@ def test_log_lines_appear_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
     logging.getLogger().addHandler(handler)
     try:
         with LiveView(Console(file=terminal, force_terminal=True, width=120)) as view:
-            view.update(Numbers(1.0))
+            view.update(Statistics(uptime=1.0))
             assert handler.stream is not terminal
             logging.getLogger("headwater").warning("something happened")
         assert handler.stream is terminal

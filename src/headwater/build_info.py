@@ -22,7 +22,7 @@ COMPILED: Final = (
     "interest",
     "store/intake",
     "store/extract",
-    "node/plane/stats",
+    "node/plane/counters",
     "node/plane/timers",
     "node/plane/background",
     "node/plane/channel",

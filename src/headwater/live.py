@@ -10,45 +10,24 @@ import logging
 import sys
 from collections import deque
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from headwater.node.metric import metrics_of
+from headwater.node.protocol.statistics import Statistics
+
 BARS: Final = "▁▂▃▄▅▆▇█"
 REMEMBERED: Final = 60
 UNKNOWN: Final = "–"
 PLAIN_EVERY: Final = 10.0
 """Seconds between lines when the output is not a terminal."""
-
-
-class Statistics(Protocol):
-    """What a broker tells about itself. Messages and bytes are totals since its start; `uptime` is in seconds."""
-
-    @property
-    def uptime(self) -> float: ...
-    @property
-    def connections(self) -> int: ...
-    @property
-    def sessions(self) -> int: ...
-    @property
-    def subscriptions(self) -> int: ...
-    @property
-    def retained(self) -> int: ...
-    @property
-    def messages_received(self) -> int: ...
-    @property
-    def messages_sent(self) -> int: ...
-    @property
-    def bytes_received(self) -> int: ...
-    @property
-    def bytes_sent(self) -> int: ...
-    @property
-    def queued(self) -> int: ...
-    @property
-    def dropped(self) -> int: ...
+HELD: Final = tuple(name for name, metric in metrics_of(Statistics).items() if metric.in_top)
+FLOWS: Final = {metric.flow: name for name, metric in metrics_of(Statistics).items() if metric.flow is not None}
+"""By row and column; a row has both messages and bytes."""
 
 
 class Flow:
@@ -88,10 +67,7 @@ class LiveView:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
-        self._messages_in = Flow()
-        self._messages_out = Flow()
-        self._bytes_in = Flow()
-        self._bytes_out = Flow()
+        self._flows = {name: Flow() for name in FLOWS.values()}
         self._last_line_at = 0.0
         self._redirected: list[tuple[logging.StreamHandler[Any], Any]] = []
 
@@ -116,14 +92,12 @@ class LiveView:
 
     def begin(self, statistics: Statistics) -> None:
         """Take the first sample of a broker that has been running for a while: its rates are known from the next on."""
-        self._messages_in.begin(statistics.messages_received, statistics.uptime)
-        self._messages_out.begin(statistics.messages_sent, statistics.uptime)
-        self._bytes_in.begin(statistics.bytes_received, statistics.uptime)
-        self._bytes_out.begin(statistics.bytes_sent, statistics.uptime)
+        for name, flow in self._flows.items():
+            flow.begin(getattr(statistics, name), statistics.uptime)
 
     @property
     def has_rates(self) -> bool:
-        return self._messages_in.is_known
+        return all(flow.is_known for flow in self._flows.values())
 
     def update(self, statistics: Statistics) -> None:
         view = self.render(statistics)
@@ -135,47 +109,38 @@ class LiveView:
 
     def render(self, statistics: Statistics) -> RenderableType:
         """What is on the screen; the rates are those since the last call."""
-        at = statistics.uptime
-        self._messages_in.update(statistics.messages_received, at)
-        self._messages_out.update(statistics.messages_sent, at)
-        self._bytes_in.update(statistics.bytes_received, at)
-        self._bytes_out.update(statistics.bytes_sent, at)
-        return Group(self._holdings(statistics), self._flows(statistics))
+        for name, flow in self._flows.items():
+            flow.update(getattr(statistics, name), statistics.uptime)
+        return Group(self._holdings(statistics), self._table(statistics))
 
     def _holdings(self, statistics: Statistics) -> Text:
         text = Text(f"up {_duration(statistics.uptime)}", style="dim")
-        for name, number in (
-            ("connections", statistics.connections),
-            ("sessions", statistics.sessions),
-            ("subscriptions", statistics.subscriptions),
-            ("retained", statistics.retained),
-            ("queued", statistics.queued),
-            ("dropped", statistics.dropped),
-        ):
+        for name in HELD:
+            number = getattr(statistics, name)
             text.append(f"   {name} ", style="dim")
             text.append(f"{number:,}", style="bold red" if name == "dropped" and number else "bold")
         return text
 
-    def _flows(self, statistics: Statistics) -> Table:
+    def _table(self, statistics: Statistics) -> Table:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("", style="dim")
         for heading in ("messages/s", "bytes/s", "messages", "bytes"):
             table.add_column(heading, justify="right", header_style="dim", no_wrap=True, min_width=len(heading))
         # Where there is little room, this column gives way.
         table.add_column("messages/s in the last minute", header_style="dim", style="cyan", overflow="crop", ratio=1)
-        for name, messages, amount, total, total_bytes in (
-            ("in", self._messages_in, self._bytes_in, statistics.messages_received, statistics.bytes_received),
-            ("out", self._messages_out, self._bytes_out, statistics.messages_sent, statistics.bytes_sent),
-        ):
-            rates = (messages.rate(), _size(amount.rates[-1]) if amount.is_known else UNKNOWN)
-            table.add_row(name, *rates, f"{total:,}", _size(total_bytes), messages.bars())
+        for row in dict.fromkeys(row for row, _ in FLOWS):
+            messages, amount = FLOWS[row, "messages"], FLOWS[row, "bytes"]
+            flow, bytes_flow = self._flows[messages], self._flows[amount]
+            rates = (flow.rate(), _size(bytes_flow.rates[-1]) if bytes_flow.is_known else UNKNOWN)
+            totals = (f"{getattr(statistics, messages):,}", _size(getattr(statistics, amount)))
+            table.add_row(row, *rates, *totals, flow.bars())
         return table
 
     def _line(self, statistics: Statistics) -> str:
+        came, went = (self._flows[FLOWS[row, "messages"]].rates[-1] for row in ("in", "out"))
         return (
             f"up {_duration(statistics.uptime)}  connections {statistics.connections}  "
-            f"in {self._messages_in.rates[-1]:,.0f}/s  out {self._messages_out.rates[-1]:,.0f}/s  "
-            f"queued {statistics.queued}  dropped {statistics.dropped}"
+            f"in {came:,.0f}/s  out {went:,.0f}/s  queued {statistics.queued}  dropped {statistics.dropped}"
         )
 
 

@@ -18,7 +18,7 @@ from headwater.node.broker import HOUSEKEEPING, Broker
 from headwater.node.config import Config
 from headwater.node.hooks import EVENTS, FILTER, GUARD, WATCHER, Challenge, Event, Hooks, Refusal
 from headwater.node.plane.channel import Channel
-from headwater.node.protocol.statistics import Statistics
+from headwater.node.protocol.statistics import Statistics, statistics_of
 from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
 from headwater.wire.packets import (
@@ -368,7 +368,7 @@ def test_failures_are_in_the_statistics() -> None:
     hooks.add("session_established", broken)
     broker = MemoryBroker(hooks=hooks)
     broker.client("c").send(Pingreq())
-    assert broker.server.statistics(0.0).hook_failures == 1
+    assert statistics_of(broker.server, 0.0).hook_failures == 1
 
 
 # ---- the hot path ----

@@ -21,39 +21,11 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from headwater.client import Client
+    from headwater.node.protocol.statistics import Statistics
 
 MOST_GROUPS: Final = 20
 SECOND_SAMPLE: Final = 11.0
 """Seconds for which `--once` waits for the second sample; brokers update `$SYS` every 10 s by default."""
-FIGURES: Final = {
-    "clients/connected": "connections",
-    "clients/total": "sessions",
-    "subscriptions/count": "subscriptions",
-    "retained messages/count": "retained",
-    "publish/messages/received": "messages_received",
-    "publish/messages/sent": "messages_sent",
-    "bytes/received": "bytes_received",
-    "bytes/sent": "bytes_sent",
-    "publish/messages/dropped": "dropped",
-}
-"""Names below `$SYS/broker/`, Mosquitto's and ours, and what they are here."""
-
-
-@dataclass
-class Figures:
-    """As headwater.live wants them."""
-
-    uptime: float = 0.0
-    connections: int = 0
-    sessions: int = 0
-    subscriptions: int = 0
-    retained: int = 0
-    messages_received: int = 0
-    messages_sent: int = 0
-    bytes_received: int = 0
-    bytes_sent: int = 0
-    queued: int = 0
-    dropped: int = 0
 
 
 @dataclass
@@ -68,7 +40,8 @@ class SharedGroup:
 
 @dataclass
 class Snapshot:
-    figures: Figures
+    figures: Statistics
+    """What the broker does not say is 0."""
     groups: list[SharedGroup] = field(default_factory=list)
 
 
@@ -80,8 +53,10 @@ class AdminApi:
         self._admin = admin
 
     def read(self) -> Snapshot:
+        from headwater.node.protocol.statistics import Statistics
+
         said = self._admin.ask("/v1/statistics")
-        figures = Figures(**{name: said[name] for name in Figures.__dataclass_fields__})
+        figures = Statistics(**{name: said[name] for name in Statistics.__dataclass_fields__ if name in said})
         groups = [
             SharedGroup(
                 each["name"],
@@ -97,10 +72,14 @@ class AdminApi:
 
 
 def from_sys(topics: Mapping[str, str]) -> Snapshot:
-    """Figures of `$SYS` topics, by their names below `$SYS/broker/`; what a broker does not say is 0."""
-    figures = Figures(uptime=_number(topics.get("uptime", "").partition(" ")[0]))
-    for name, attribute in FIGURES.items():
-        setattr(figures, attribute, int(_number(topics.get(name, ""))))
+    """Figures of `$SYS` topics, by their names below `$SYS/broker/`: Mosquitto's and ours."""
+    from headwater.node.metric import metrics_of
+    from headwater.node.protocol.statistics import Statistics
+
+    figures = Statistics(uptime=_number(topics.get("uptime", "").partition(" ")[0]))
+    for name, metric in metrics_of(Statistics).items():
+        if metric.topics:
+            setattr(figures, name, int(_number(topics.get(metric.topics[0], ""))))
     stored = int(_number(topics.get("messages/stored", topics.get("store/messages/count", ""))))
     figures.queued = max(0, stored - figures.retained)
     groups: dict[str, SharedGroup] = {}

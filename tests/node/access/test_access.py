@@ -16,6 +16,7 @@ from headwater.node.access.errors import AccessError
 from headwater.node.access.settings import AccessSettings
 from headwater.node.hooks import Hooks, Refusal
 from headwater.node.plane.channel import Entrance
+from headwater.node.protocol.statistics import statistics_of
 from headwater.session.connection import CONNECTED
 from headwater.wire import encode
 from headwater.wire.packets import (
@@ -413,7 +414,7 @@ def test_publishing_is_refused_as_the_version_allows(version: int, hot: bool, tm
         expected = SUCCESS if allowed or version == 4 else NOT_AUTHORIZED
         assert (puback.reason, pubrec.reason) == (expected, expected)
         assert [message.payload for message in listener.messages()] == ([b"0", b"1", b"2"] if allowed else [])
-    assert broker.server.statistics(0.0).messages_refused == 6
+    assert statistics_of(broker.server, 0.0).messages_refused == 6
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -14,10 +14,9 @@ from headwater.client import Client, Reconnect
 from headwater.node import Broker, Config
 from headwater.node.bridge.bridge import Bridge
 from headwater.node.bridge.inside import Inside
-from headwater.node.bridge.metrics import BridgeCollector
 from headwater.node.bridge.view import BridgeView, Traffic
 from headwater.node.config import ConfigError
-from headwater.node.operations.metrics import registry_of_broker
+from headwater.node.operations.metrics import families, registry_of_broker
 from headwater.node.persistence.memory import MemoryBackend
 from tests.brokers import free_port
 from tests.client.scripted import run, until
@@ -242,8 +241,8 @@ def test_a_bridge_that_fails_begins_anew(monkeypatch: pytest.MonkeyPatch, caplog
 
 
 VIEWS = [
-    BridgeView("north", ["h"], "me", True, "", 0, Traffic(5, 2, 1), Traffic(7, 0, 0)),
-    BridgeView("south", ["h"], "you", False, "why", 9, Traffic(), Traffic()),
+    BridgeView("north", ["h"], "me", "", True, 0, Traffic(5, 2, 1), Traffic(7, 0, 0)),
+    BridgeView("south", ["h"], "you", "why", False, 9, Traffic(), Traffic()),
 ]
 
 
@@ -259,7 +258,7 @@ def test_the_admin_api_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_metrics() -> None:
     samples = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in BridgeCollector(lambda: VIEWS).collect()
+        for family in families(BridgeView, VIEWS, "bridge")
         for sample in family.samples
     }
     assert samples[("headwater_bridge_up", "north")] == 1

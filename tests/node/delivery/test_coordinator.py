@@ -11,6 +11,7 @@ from headwater.message import Message
 from headwater.node.broker import Broker, TooManyTopics
 from headwater.node.config import Config
 from headwater.node.persistence.journal import NEVER_WITHHELD
+from headwater.node.protocol.statistics import statistics_of
 from headwater.wire.packets import (
     Connect,
     Disconnect,
@@ -441,7 +442,7 @@ def test_a_topic_too_many_is_refused(hot: bool) -> None:
     assert answers == {1: SUCCESS, 2: SUCCESS, 3: QUOTA_EXCEEDED, 4: SUCCESS, 5: SUCCESS}
     assert [row.topic for row in broker.rows()] == ["a/1", "a/2", "a/1"]
     assert [message.topic for message in reader.messages()] == ["a/1", "a/2", "a/1", "b"]
-    assert broker.server.statistics(1.0).drops["too_many_topics"] == 1
+    assert statistics_of(broker.server, 1.0).drops["too_many_topics"] == 1
 
 
 @BOTH_WAYS
@@ -457,7 +458,7 @@ def test_where_it_cannot_be_said_it_is_counted(version: int, qos: int, hot: bool
     broker.settle()
     assert len(publisher.packets()) == (1 if qos else 0)
     assert reader.packets() == []
-    assert broker.server.statistics(1.0).drops["too_many_topics"] == 1
+    assert statistics_of(broker.server, 1.0).drops["too_many_topics"] == 1
 
 
 def test_a_refused_message_is_not_retained_either() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headwater.node.delivery.metrics import StoreCollector
-from headwater.node.operations.seen import MOST_READERS, see_store
+from headwater.node.delivery.figures import MOST_READERS, StoreSeen, see_store
+from headwater.node.operations.metrics import families
 from headwater.node.protocol.sys_topics import SysTopics
 from tests.node.delivery.storing import StoringBroker, connected, publish
 
@@ -11,10 +11,9 @@ from tests.node.delivery.storing import StoringBroker, connected, publish
 def figures(broker: StoringBroker) -> dict[str, float]:
     coordinator = broker.server.coordinator
     assert coordinator is not None
-    collector = StoreCollector(lambda: see_store(coordinator))
     return {
         ".".join([sample.name.removeprefix("headwater_store_"), *sample.labels.values()]): sample.value
-        for family in collector.collect()
+        for family in families(StoreSeen, [see_store(coordinator)])
         for sample in family.samples
     }
 
@@ -48,7 +47,7 @@ def test_readers_are_bounded() -> None:
 
 
 def test_without_a_store_there_are_none() -> None:
-    assert list(StoreCollector(lambda: None).collect()) == []
+    assert list(families(StoreSeen, [None])) == []
 
 
 def test_sys() -> None:

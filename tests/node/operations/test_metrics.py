@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+import runpy
 import time
+from dataclasses import fields
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
-from headwater.node.operations.metrics import MOST_GROUPS, BrokerCollector, InsideCollector
+from headwater.node.metric import metrics_of
+from headwater.node.operations.metrics import MOST_GROUPS, families, registry_of
 from headwater.node.operations.seen import LAG_EVERY, Lag, see
 from headwater.node.protocol.group_view import GroupView, MemberView
 from headwater.node.protocol.statistics import Statistics
 from tests.node.admin.api import Api
+
+ROOT = Path(__file__).parents[3]
 
 
 def member(online: bool, ready: bool) -> MemberView:
@@ -21,12 +24,10 @@ def member(online: bool, ready: bool) -> MemberView:
 
 def test_members_are_counted_by_state() -> None:
     members = [member(True, True), member(True, False), member(True, False), member(False, False)]
-    collector = BrokerCollector(Statistics, lambda: [GroupView("$share/g/x", "random", 7, 3, members)])
     said = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in collector.collect()
+        for family in families(GroupView, [GroupView("$share/g/x", "random", 7, 3, members)], "group")
         for sample in family.samples
-        if "shared_group_" in sample.name
     }
     assert said == {
         ("headwater_shared_group_messages_sent_total", "$share/g/x"): 7,
@@ -39,16 +40,15 @@ def test_members_are_counted_by_state() -> None:
 
 def test_groups_are_bounded() -> None:
     groups = [GroupView(f"$share/g/{number}", "random", 0, 0, []) for number in range(MOST_GROUPS + 5)]
-    collector = BrokerCollector(Statistics, lambda: groups)
-    named = {sample.labels.get("group") for family in collector.collect() for sample in family.samples} - {None}
+    registry = registry_of(lambda: see(Api().broker, groups))
+    named = {sample.labels.get("group") for family in registry.collect() for sample in family.samples} - {None}
     assert len(named) == MOST_GROUPS
 
 
 def test_lag_is_how_late_a_timer_is() -> None:
     api = Api()
-    registry = CollectorRegistry()
     lag = Lag(api.broker)
-    registry.register(InsideCollector(lambda: see(api.broker, [], lag=lag.seen)))
+    registry = registry_of(lambda: see(api.broker, [], lag=lag.seen))
     lag.start()
     timers = api.memory.server.timers
     assert timers.soonest <= time.monotonic() + LAG_EVERY
@@ -87,9 +87,10 @@ def test_what_should_not_grow_is_shown() -> None:
     assert after["memory_blocks"] >= before["memory_blocks"] + len(kept)
 
 
-def test_every_figure_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
-    groups = [GroupView("$share/g/x", "random", 0, 0, [member(True, True)])]
-    for family in BrokerCollector(Statistics, lambda: groups).collect():
-        name = family.name.removeprefix("headwater_") + ("_total" if family.type == "counter" else "")
-        assert f"`{name}`" in page or f"`{name}{{" in page, f"{name} is not in the table of docs/operations.md"
+def test_every_statistic_is_declared() -> None:
+    assert set(metrics_of(Statistics)) == {each.name for each in fields(Statistics)}
+
+
+def test_the_page_is_made_from_the_declarations() -> None:
+    page = runpy.run_path(str(ROOT / "scripts" / "metrics_page.py"))["page"]()
+    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == page, "run scripts/metrics_page.py"

@@ -8,9 +8,11 @@ from typing import Any
 
 from headwater.cli.top import AdminApi, from_sys
 from headwater.disk.room import Room
+from headwater.node.advice.figures import AdviceSeen
 from headwater.node.bridge.view import BridgeView, Traffic
+from headwater.node.delivery.figures import StoreSeen
 from headwater.node.operations.metrics import registry_of
-from headwater.node.operations.seen import AdviceSeen, LagSeen, Seen, StoreSeen
+from headwater.node.operations.seen import LagSeen, Seen
 from headwater.node.protocol.group_view import GroupView, MemberView
 from headwater.node.protocol.statistics import Statistics
 from headwater.node.protocol.sys_topics import SysTopics
@@ -59,11 +61,20 @@ def seen() -> Seen:
     return Seen(
         statistics=figures(),
         groups=[GroupView("$share/g/x", "random", 31, 32, members)],
-        bridges=[BridgeView("b", [], "me", True, "", 41, Traffic(42, 43, 44), Traffic(45, 46, 47))],
+        bridges=[BridgeView("b", [], "me", "", True, 41, Traffic(42, 43, 44), Traffic(45, 46, 47))],
         advice=AdviceSeen(counts={"used": 51, "old": 52}, in_force=53),
         store=StoreSeen(
-            **{"taken": 61, "stored_bytes": 62, "pending": 63, "seconds": 64.5, "first": 65, "next": 66, "topics": 67},
-            **{"size": 68, "payload_size": 69, "blocks": 70, "unsealed": 71},
+            taken=61,
+            stored_bytes=62,
+            pending=63,
+            seconds=64.5,
+            first=65,
+            next=66,
+            topics=67,
+            size=68,
+            payload_size=69,
+            blocks=70,
+            unsealed=71,
             lags={"r": 72},
         ),
         lag=LagSeen(),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.node.config import Config
+from headwater.node.protocol.statistics import statistics_of
 from headwater.wire import encode
 from headwater.wire.packets import (
     V5,
@@ -84,7 +85,7 @@ def test_what_memory_cannot_hold_is_refused(hot: bool, qos: int, name: str, poli
     assert {answers[number] for number in range(len(kept), 100)} == {QUOTA_EXCEEDED}
     assert got(back(broker)) == kept
     assert broker.server.stats.publish_dropped == 0
-    assert broker.server.statistics(1.0).no_room == 100 - len(kept)
+    assert statistics_of(broker.server, 1.0).no_room == 100 - len(kept)
     publisher.send(message(100, qos))
     assert acknowledged(publisher)[100] < 0x80, "there is room again"
 
@@ -106,7 +107,7 @@ def test_a_3_1_1_publisher_waits_for_room(hot: bool, qos: int) -> None:
     assert publisher.watched[0] is True
     assert got(reader) == list(range(len(before), 60))
     assert (broker.server.stats.publish_dropped, broker.server.publisher_waits.waiting) == (0, {})
-    assert broker.server.stats.publish_received == 60
+    assert broker.server.stats.messages_received == 60
 
 
 def test_a_bridge_waits_too() -> None:

@@ -25,6 +25,7 @@ from headwater.node.broker import Broker
 from headwater.node.delivery.gate import BrokerGate
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.hooks import Refusal
+from headwater.node.protocol.statistics import statistics_of
 from headwater.node.transports.listener import Listener
 from headwater.routing.topics import InvalidTopicName
 from headwater.store.rest.gate import Approach, Publication, Refused
@@ -229,7 +230,7 @@ UNCOUNTED = ("ok+", "dropped", "-+")
 
 
 def counted(broker: StoringBroker, counter: str) -> int:
-    statistics = broker.server.statistics(1.0)
+    statistics = statistics_of(broker.server, 1.0)
     return statistics.drops[counter] if counter in statistics.drops else int(getattr(statistics, counter))
 
 

@@ -47,7 +47,7 @@ def test_a_session_is_kept_for_its_expiry_interval_and_not_longer() -> None:
     assert "c" in broker.server.sessions and expired == []
     broker.later(0.2)
     assert "c" not in broker.server.sessions and expired == ["c"]
-    assert broker.server.stats.sessions_expired == 1
+    assert broker.server.stats.expired == 1
 
 
 def test_coming_back_stops_the_expiry_and_the_next_loss_starts_it_anew() -> None:

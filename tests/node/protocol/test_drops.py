@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 import pytest
 
 from headwater.node.config import Config
-from headwater.node.operations.metrics import BrokerCollector
+from headwater.node.operations.metrics import families
+from headwater.node.protocol.statistics import Statistics, statistics_of
 from headwater.session.rights import Rights
 from headwater.session.session import Session
 from headwater.wire.packets import Properties, Puback, Publish, Subscribe, SubscribeRequest, Unsubscribe
@@ -35,11 +36,10 @@ def publish(broker: MemoryBroker, qos: int = 1, count: int = 1, payload: bytes =
 
 def drops(broker: MemoryBroker) -> dict[str, int]:
     """Those that happened, also as Prometheus sees them."""
-    statistics = broker.server.statistics(1.0)
-    collector = BrokerCollector(lambda: statistics, list)
+    statistics = statistics_of(broker.server, 1.0)
     samples = [
         sample
-        for family in collector.collect()
+        for family in families(Statistics, [statistics])
         for sample in family.samples
         if sample.name == "headwater_messages_dropped_total"
     ]
@@ -51,7 +51,7 @@ def drops(broker: MemoryBroker) -> dict[str, int]:
 def test_nothing() -> None:
     broker = broker_with()
     assert drops(broker) == {}
-    assert set(broker.server.statistics(1.0).drops) == {
+    assert set(statistics_of(broker.server, 1.0).drops) == {
         *("queue_full", "slow_reader", "expired", "too_large", "not_authorized", "session_ended"),
         "too_many_topics",
     }, "all reasons are there from the beginning: rates can be computed from the first on"
@@ -155,4 +155,4 @@ def test_statistics_cost_the_same_however_many_sessions_there_are() -> None:
         away.lose()
     broker.client("p").send(*(Publish("t", b"x", 1, packet_id=each) for each in (1, 2)))
     broker.server.sessions = Untouchable(broker.server.sessions)
-    assert broker.server.statistics(1.0).queued == 6
+    assert statistics_of(broker.server, 1.0).queued == 6

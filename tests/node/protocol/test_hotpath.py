@@ -367,7 +367,7 @@ def compare(dispatcher: str, steps: list[Step], make: Callable[[bool, str], Run]
         in_sessions += sum(each.brought_bytes for each in map(pending_of, server.sessions.values()) if each is not None)
         of_channels = sum(channel.backlog_size + channel.counted for channel in server.channels)
         assert server.budget.used == in_sessions + of_channels
-    for name in ("received", "sent", "publish_received", "publish_sent", "publish_dropped", "failures"):
+    for name in ("received", "sent", "messages_received", "messages_sent", "publish_dropped", "failures"):
         assert getattr(hot.broker.server.stats, name) == getattr(ordinary.broker.server.stats, name), name
     assert hot.broker.server.stats.failures == 0
     return runs

@@ -10,6 +10,7 @@ import pytest
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
 from headwater.node.protocol.reporting import LONGEST_BODY
+from headwater.node.protocol.statistics import statistics_of
 from headwater.node.protocol.sys_topics import SysTopics
 from headwater.routing.dispatcher import Member
 from headwater.routing.dispatchers.line import Line
@@ -66,7 +67,7 @@ def raw_report(client: Client, payload: bytes, properties: list[tuple[str, str]]
 
 
 def counts(broker: MemoryBroker) -> tuple[int, int, int]:
-    statistics = broker.server.statistics(0.0)
+    statistics = statistics_of(broker.server, 0.0)
     return statistics.reports, statistics.reports_bad, statistics.reports_early
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.message import Message
 from headwater.node.config import Config
-from headwater.node.plane.stats import QUEUE_FULL
+from headwater.node.plane.counters import QUEUE_FULL
 from headwater.node.protocol.retained_sender import AHEAD, PendingRetained
 from headwater.wire.packets import (
     Disconnect,

@@ -396,4 +396,4 @@ def test_many_messages_at_once_are_spread_evenly_and_none_is_lost() -> None:
     group = fleet.broker.server.router.groups.get("g", "t")
     assert group is not None
     assert sum(member.sent_messages for member in group.members()) == group.sent_messages == 1000
-    assert fleet.broker.server.stats.publish_sent == 1000
+    assert fleet.broker.server.stats.messages_sent == 1000

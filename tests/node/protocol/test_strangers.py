@@ -50,7 +50,7 @@ def test_for_memory_the_oldest_stranger_gives_way() -> None:
     assert [each.socket.closed for each in crowd] == [True] * 5 + [False] * 5
     assert broker.server.strangers.used <= 300_000
     assert broker.client("client", V5).channel.known, "clients come in all the while"
-    assert broker.server.stats.strangers_cut_off == 5
+    assert broker.server.strangers.cut_off == 5
 
 
 def test_one_that_alone_needs_too_much_is_cut_off() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from headwater.message import Message
 from headwater.node.config import Config
+from headwater.node.protocol.statistics import statistics_of
 from headwater.wire.packets import (
     Disconnect,
     Properties,
@@ -124,7 +125,7 @@ def test_bytes_of_retained_messages_are_bounded() -> None:
         publisher.send(Publish(topic, payload, 0, True))
     assert [len(payload) for payload in payloads(reader)] == [6, 5, 11, 10]
     assert broker.server.router.retained.used == one + 4
-    assert broker.server.statistics(1.0).retained_refused == 2
+    assert statistics_of(broker.server, 1.0).retained_refused == 2
     late = broker.client("l")
     late.send(Subscribe(1, [SubscribeRequest("#")]))
     assert payloads(late) == [b"." * 10]

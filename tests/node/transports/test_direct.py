@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.node.plane.channel import Channel
-from headwater.node.plane.stats import Stats
+from headwater.node.plane.counters import Counters
 from headwater.node.plane.turn import Turn
 from headwater.node.transports import direct
 from headwater.node.transports.tls import Tls
@@ -61,7 +61,7 @@ class Line:
         for each in (ours, self.socket):
             each.setblocking(False)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # as little as the kernel has
-        self.channel = Channel(Turn(Stats(), Budget(1 << 30)), ours.fileno(), ours.recv, ours.send)
+        self.channel = Channel(Turn(Counters(), Budget(1 << 30)), ours.fileno(), ours.recv, ours.send)
         self.channel.socket = ours
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*authority.server().values())

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.node.plane.channel import Channel, Transport
-from headwater.node.plane.stats import Stats
+from headwater.node.plane.counters import Counters
 from headwater.node.plane.turn import Turn
 from headwater.node.transports.tls import Tls, overhead_of
 from headwater.node.transports.websocket import WebSocket
@@ -69,7 +69,7 @@ class Line:
     def __init__(self, web: bool, version: str = "1.3") -> None:
         authority = _authority[0]
         self.wire = Wire()
-        turn = Turn(Stats(), Budget(1 << 30))
+        turn = Turn(Counters(), Budget(1 << 30))
         self.channel = Channel(turn, 99, self.wire.recv, self.wire.send)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*authority.server().values())
@@ -208,7 +208,7 @@ def test_a_handshake_whose_bytes_wait_goes_on_when_the_socket_takes_them() -> No
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*_authority[0].server().values())
     wire = Wire()
-    channel = Channel(Turn(Stats(), Budget(1 << 30)), 99, wire.recv, wire.send)
+    channel = Channel(Turn(Counters(), Budget(1 << 30)), 99, wire.recv, wire.send)
     waits: list[bool] = []
     tls = Tls(channel, context, lambda channel, secured: None, waits.append)
     outgoing = ssl.MemoryBIO()
@@ -253,7 +253,7 @@ def test_reads_grow_with_what_comes() -> None:
         sizes.append(size)
         return wire.recv(size)
 
-    channel = Channel(Turn(Stats(), Budget(1 << 30)), 99, recv, wire.send)
+    channel = Channel(Turn(Counters(), Budget(1 << 30)), 99, recv, wire.send)
     web = WebSocket(channel, lambda channel, head: (True, b"fine"), None)
     wire.to_broker += request() + masked_frame(BINARY, b"x" * 300_000, MASK)
     got = b""

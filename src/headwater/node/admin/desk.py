@@ -23,7 +23,8 @@ from headwater.node.admin.slices import Far, Slices, Steps
 from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
-from headwater.node.operations.seen import Lag, Seen, see, see_store
+from headwater.node.delivery.figures import see_store
+from headwater.node.operations.seen import Lag, Seen, see
 from headwater.node.plane.channel import Channel
 from headwater.node.protocol.group_view import GroupView, views_in_steps
 from headwater.node.protocol.statistics import Statistics

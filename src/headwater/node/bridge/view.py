@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field
+
+from headwater.node.metric import Labels, counter, gauge
 
 
 @dataclass
@@ -25,6 +27,10 @@ class Figures:
     received: Traffic = field(default_factory=Traffic)
 
 
+def _by_outcome(direction: str, traffic: Traffic) -> dict[Labels, float]:
+    return {(direction, outcome): count for outcome, count in asdict(traffic).items()}
+
+
 @dataclass(frozen=True)
 class BridgeView:
     """A bridge now. `error` is why it is not up, "" if it is; `waiting` are the messages of QoS 1 and 2 that the remote
@@ -33,8 +39,22 @@ class BridgeView:
     name: str
     addresses: list[str]
     client_id: str
-    up: bool
     error: str
-    waiting: int
-    sent: Traffic
-    received: Traffic
+    up: bool = gauge("Whether the bridge is up.", default=MISSING, name="bridge_up")
+    waiting: int = gauge(
+        "Messages that the remote has not acknowledged.", default=MISSING, name="bridge_waiting_messages"
+    )
+    sent: Traffic = counter(
+        "Messages by what became of them: forwarded, dropped, or rejected by the other side.",
+        default=MISSING,
+        name="bridge_messages",
+        labels=("direction", "outcome"),
+        samples=lambda bridge: _by_outcome("out", bridge.sent),
+    )
+    received: Traffic = counter(
+        "What came from the remote, in the same way.",
+        default=MISSING,
+        name="bridge_messages",
+        labels=("direction", "outcome"),
+        samples=lambda bridge: _by_outcome("in", bridge.received),
+    )

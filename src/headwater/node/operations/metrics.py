@@ -6,21 +6,22 @@ are few. Shared groups are the one label that clients choose; no more than `MOST
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from headwater import __version__
 from headwater.build_info import describe, module_states
-from headwater.node.advice.metrics import AdviceCollector
-from headwater.node.bridge.metrics import BridgeCollector
-from headwater.node.delivery.metrics import StoreCollector
-from headwater.node.operations.seen import LAG_BUCKETS, Seen, see, see_store
+from headwater.node.advice.figures import AdviceSeen
+from headwater.node.bridge.view import BridgeView
+from headwater.node.delivery.figures import StoreSeen, see_store
+from headwater.node.metric import metrics_of
+from headwater.node.operations.seen import LAG_BUCKETS, LagSeen, Seen, see
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
 
@@ -29,141 +30,68 @@ if TYPE_CHECKING:
 
 MOST_GROUPS: Final = 100
 
-GAUGES: Final = {
-    "connections": "Clients connected now.",
-    "connections_maximum": "Most clients connected at the same time since the start.",
-    "sessions": "Sessions now, with or without a connection.",
-    "subscriptions": "Subscriptions now.",
-    "retained": "Retained messages now.",
-    "queued": "Messages that wait in sessions and shared groups now.",
-    "queued_bytes": "Bytes that wait in sessions and for sockets now.",
-    "shared_groups": "Shared groups now.",
-    "disk_free": "Bytes that are free on the disk of the data folder.",
-    "disk_reserve": "Bytes of it below which publishers are paused.",
-    "disk_paused": "Whether publishers are paused, because the disk has too little room.",
-    "publishers_paused": "Clients that are not read from, because they publish and the disk does not keep up.",
-}
-GAUGE_NAMES: Final = {
-    "retained": "retained_messages",
-    "queued": "queued_messages",
-    "disk_free": "disk_free_bytes",
-    "disk_reserve": "disk_reserve_bytes",
-}
-COUNTERS: Final = {
-    "messages_received": ("messages_received", "PUBLISH packets from clients."),
-    "messages_sent": ("messages_sent", "PUBLISH packets to clients."),
-    "received": ("packets_received", "Packets of any kind from clients."),
-    "sent": ("packets_sent", "Packets of any kind to clients."),
-    "bytes_received": ("received_bytes", "Bytes from clients."),
-    "bytes_sent": ("sent_bytes", "Bytes to clients."),
-    "sockets_opened": ("sockets_opened", "Connections of sockets, with or without a CONNECT."),
-    "refused": ("connects_refused", "CONNECTs that were refused."),
-    "messages_refused": ("messages_refused", "Messages whose publisher may not publish there."),
-    "retained_refused": ("retained_refused", "Retained messages for which there was no room."),
-    "no_room": ("messages_no_room", "Messages of QoS 1 and 2 refused or made to wait for lack of room in queues."),
-    "expired": ("sessions_expired", "Sessions that ended by their expiry interval."),
-    "protocol_errors": ("protocol_errors", "Connections that ended because the client broke the protocol."),
-    "commits": ("commits", "Commits to the data folder."),
-    "commit_seconds": ("commit_seconds", "Time that commits have taken, from the first write to the end of the sync."),
-    "failures": ("failures", "Packets and timers whose handling raised: always a bug."),
-    "hook_failures": ("hook_failures", "Hooks that raised."),
-}
-
 
 class BrokerCollector(Collector):
-    """What a broker says about itself, as metrics."""
+    """What is seen of a broker, as metrics."""
 
-    def __init__(self, statistics: Callable[[], Statistics], groups: Callable[[], list[GroupView]]) -> None:
-        self._statistics = statistics
-        self._groups = groups
+    def __init__(self, seen: Callable[[], Seen]) -> None:
+        self._seen = seen
         self._build = describe(module_states().values())
 
-    def describe(self) -> list[Metric]:
+    def describe(self) -> list[Family]:
         return []  # so that registering does not ask for figures
 
-    def collect(self) -> Iterator[Metric]:
-        now = self._statistics()
-        for field, text in GAUGES.items():
-            name = GAUGE_NAMES.get(field, field)
-            yield GaugeMetricFamily(f"headwater_{name}", text, value=getattr(now, field))
-        yield GaugeMetricFamily("headwater_uptime_seconds", "Seconds since the broker started.", value=now.uptime)
-        for field, (name, text) in COUNTERS.items():
-            yield CounterMetricFamily(f"headwater_{name}", text, value=getattr(now, field))
-        yield _drops(now)
-        yield _reports(now)
+    def collect(self) -> Iterator[Family]:
+        now = self._seen()
+        yield from families(Statistics, [now.statistics])
+        yield from families(GroupView, now.groups[:MOST_GROUPS], "group")
+        yield from families(BridgeView, now.bridges, "bridge")
+        yield from families(StoreSeen, [now.store])
+        yield from families(AdviceSeen, [now.advice])
+        yield from families(Seen, [now])
         yield _build(self._build)
-        yield from _group_metrics(self._groups()[:MOST_GROUPS])
+        if now.lag is not None:
+            yield _lag(now.lag)
 
 
-def _drops(now: Statistics) -> Metric:
-    family = CounterMetricFamily("headwater_messages_dropped", "Messages that were not delivered.", labels=["reason"])
-    for reason, count in now.drops.items():
-        family.add_metric([reason], count)
-    return family
+def families(kind: type, views: Sequence[Any], label: str = "") -> Iterator[Family]:
+    """The metrics of dataclasses of a kind: of many, with a label whose value is their `name`; or of one, which is None
+    if the broker does not have that part."""
+    made: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    if None in views:
+        return
+    for field, metric in metrics_of(kind).items():
+        name = field if metric.name is None else metric.name
+        if not name:
+            continue
+        if name not in made:
+            family = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+            made[name] = family(f"headwater_{name}", metric.help, labels=[*filter(None, [label]), *metric.labels])
+        for view in views:
+            who = [view.name] if label else []
+            for labels, number in metric.samples_of(view, field).items():
+                made[name].add_metric([*who, *labels], number)
+    yield from made.values()
 
 
-def _reports(now: Statistics) -> Metric:
-    family = CounterMetricFamily("headwater_reports", "Status reports from clients.", labels=["outcome"])
-    family.add_metric(["used"], now.reports - now.reports_bad - now.reports_early)
-    family.add_metric(["bad"], now.reports_bad)
-    family.add_metric(["early"], now.reports_early)
-    return family
-
-
-def _build(build: str) -> Metric:
+def _build(build: str) -> Family:
     text = "Version, and whether it is compiled."
     family = GaugeMetricFamily("headwater_build_info", text, labels=["version", "build"])
     family.add_metric([__version__, build], 1)
     return family
 
 
-def _group_metrics(groups: list[GroupView]) -> Iterator[Metric]:
-    sent = CounterMetricFamily("headwater_shared_group_messages_sent", "Messages given to members.", labels=["group"])
-    waiting = GaugeMetricFamily(
-        "headwater_shared_group_waiting_messages", "Messages that no member has room for.", labels=["group"]
-    )
-    members = GaugeMetricFamily(
-        "headwater_shared_group_members", "Members: with room, without it, and away.", labels=["group", "state"]
-    )
-    for group in groups:
-        sent.add_metric([group.name], group.sent)
-        waiting.add_metric([group.name], group.waiting)
-        states = Counter("ready" if each.ready else "busy" if each.online else "away" for each in group.members)
-        for state in ("ready", "busy", "away"):
-            members.add_metric([group.name, state], states[state])
-    yield from (sent, waiting, members)
-
-
-class InsideCollector(Collector):
-    """What should not grow while the load stays the same, and how late timers are."""
-
-    def __init__(self, seen: Callable[[], Seen]) -> None:
-        self._seen = seen
-
-    def describe(self) -> list[Metric]:
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        now = self._seen()
-        yield GaugeMetricFamily("headwater_timers", "Deadlines that are waited for.", value=now.timers)
-        yield GaugeMetricFamily("headwater_tasks", "Tasks of the broker's event loop.", value=now.tasks)
-        text = "Blocks of memory that Python has in use."
-        yield GaugeMetricFamily("headwater_memory_blocks", text, value=now.memory_blocks)
-        if now.lag is not None:
-            bounds = [*map(str, LAG_BUCKETS), "+Inf"]
-            buckets = list(zip(bounds, map(float, accumulate(now.lag.counts)), strict=True))
-            text = "How late a timer was called, looked at ten times a second."
-            yield HistogramMetricFamily("headwater_loop_lag_seconds", text, buckets, now.lag.seconds)
+def _lag(lag: LagSeen) -> Family:
+    bounds = [*map(str, LAG_BUCKETS), "+Inf"]
+    buckets = list(zip(bounds, map(float, accumulate(lag.counts)), strict=True))
+    text = "How late a timer was called, looked at ten times a second."
+    return HistogramMetricFamily("headwater_loop_lag_seconds", text, buckets, lag.seconds)
 
 
 def registry_of(seen: Callable[[], Seen]) -> CollectorRegistry:
     """Tells what was seen last. A registry of its own, so that two brokers in one process do not meet."""
     registry = CollectorRegistry()
-    registry.register(BrokerCollector(lambda: seen().statistics, lambda: seen().groups))
-    registry.register(BridgeCollector(lambda: seen().bridges))
-    registry.register(StoreCollector(lambda: seen().store))
-    registry.register(AdviceCollector(lambda: seen().advice))
-    registry.register(InsideCollector(seen))
+    registry.register(BrokerCollector(seen))
     ProcessCollector(pid=lambda: seen().process, registry=registry)
     PlatformCollector(registry=registry)
     return registry

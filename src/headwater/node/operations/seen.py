@@ -14,16 +14,16 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from headwater.node.advice.figures import AdviceSeen, see_advice
 from headwater.node.bridge.view import BridgeView
+from headwater.node.delivery.figures import StoreSeen
+from headwater.node.metric import gauge
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
 
 if TYPE_CHECKING:
-    from headwater.node.advice.advising import Advising
     from headwater.node.broker import Broker
-    from headwater.node.delivery.coordinator import Coordinator
 
-MOST_READERS: Final = 100
 LAG_EVERY: Final = 0.1
 LAG_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -36,29 +36,6 @@ class LagSeen:
 
 
 @dataclass
-class StoreSeen:
-    taken: int
-    stored_bytes: int
-    pending: int
-    seconds: float
-    first: int
-    next: int
-    topics: int
-    size: int
-    payload_size: int
-    blocks: int
-    unsealed: int
-    lags: dict[str, int]
-    """Messages that a reader has not committed, of the first readers."""
-
-
-@dataclass
-class AdviceSeen:
-    counts: dict[str, int]
-    in_force: int
-
-
-@dataclass
 class Seen:
     statistics: Statistics
     groups: list[GroupView]
@@ -66,11 +43,11 @@ class Seen:
     advice: AdviceSeen | None
     store: StoreSeen | None
     lag: LagSeen | None
-    tasks: int
-    timers: int
-    memory_blocks: int
     process: int
     """The broker's id for the system."""
+    tasks: int = gauge("Tasks of the broker's event loop.")
+    timers: int = gauge("Deadlines that are waited for.")
+    memory_blocks: int = gauge("Blocks of memory that Python has in use.")
 
 
 def see(
@@ -92,35 +69,10 @@ def see(
         None if server.advising is None else see_advice(server.advising),
         store,
         lag,
+        os.getpid(),
         tasks,
         len(server.timers),
         sys.getallocatedblocks(),
-        os.getpid(),
-    )
-
-
-def see_advice(advising: Advising) -> AdviceSeen:
-    return AdviceSeen(dict(advising.counts), len(advising.in_force()))
-
-
-def see_store(coordinator: Coordinator) -> StoreSeen:
-    """In any thread: it may wait for who makes blocks."""
-    store = coordinator.store
-    now = store.statistics()
-    last = store.next - 1
-    return StoreSeen(
-        coordinator.taken_messages,
-        coordinator.bytes_stored,
-        coordinator.pending,
-        coordinator.seconds,
-        now.first,
-        now.next,
-        now.topics,
-        now.size,
-        now.payload_size,
-        now.blocks,
-        now.unsealed,
-        {reader.name: max(0, last - reader.position) for reader in store.readers()[:MOST_READERS]},
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from headwater.message import OVERHEAD, Delivery, Message
 from headwater.node.destinations.destination import Run
 from headwater.node.plane.channel import Channel
-from headwater.node.plane.stats import Stats
+from headwater.node.plane.counters import Counters
 from headwater.node.plane.turn import Turn
 from headwater.routing.shared import Group
 from headwater.session.outbound import Flight
@@ -46,7 +46,7 @@ def header(first_byte: int, remaining: int) -> bytes:
 
 
 class Sending(Turn):
-    def __init__(self, stats: Stats, budget: Budget) -> None:
+    def __init__(self, stats: Counters, budget: Budget) -> None:
         super().__init__(stats, budget)
         self.decoded: Message | None = None
         """Of the packet of `decoded_head` and `decoded_tail`."""
@@ -61,7 +61,7 @@ class Sending(Turn):
         if commit > member.barrier:
             member.barrier = commit
         member.out.append(packets)
-        self.stats.publish_sent += count
+        self.stats.messages_sent += count
         self.stats.sent += count
         if not member.dirty:
             member.dirty = True
@@ -109,7 +109,7 @@ class Sending(Turn):
         out.append(head)
         out.append(PACKET_ID[packet_id])
         out.append(tail)
-        self.stats.publish_sent += 1
+        self.stats.messages_sent += 1
         self.stats.sent += 1
         if not member.dirty:
             member.dirty = True

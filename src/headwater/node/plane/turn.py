@@ -23,7 +23,7 @@ from headwater.message import NEVER, Delivery, Message
 from headwater.node.destinations.destination import Batch
 from headwater.node.plane.background import BackgroundTasks
 from headwater.node.plane.channel import Channel, Deliver, Share, Slow
-from headwater.node.plane.stats import Stats
+from headwater.node.plane.counters import Counters
 from headwater.node.plane.unsent import cut_behind, pieces_of
 from headwater.session.journaled import DurableDelivery, JournaledMessage
 from headwater.session.translate import message_of
@@ -68,7 +68,7 @@ class Turn:
     delivering: Deliver
     sharing: Share
 
-    def __init__(self, stats: Stats, budget: Budget) -> None:
+    def __init__(self, stats: Counters, budget: Budget) -> None:
         self.stats = stats
         self.budget = budget
         self.now = 0.0
@@ -149,7 +149,7 @@ class Turn:
             if commit > channel.barrier:
                 channel.barrier = commit
             channel.out.append(blob)
-            stats.publish_sent += count
+            stats.messages_sent += count
             stats.sent += count
             if not channel.dirty:
                 channel.dirty = True

@@ -41,7 +41,7 @@ from typing import Final
 from headwater.message import NEVER, Message
 from headwater.node.access.access import Access
 from headwater.node.access.publish_rights import may_publish
-from headwater.node.plane.stats import TOO_MANY_TOPICS as DROPPED_AS_TOO_MANY_TOPICS
+from headwater.node.plane.counters import TOO_MANY_TOPICS as DROPPED_AS_TOO_MANY_TOPICS
 from headwater.node.protocol.core import Core
 from headwater.routing.topics import check_name
 from headwater.session.session import Session
@@ -201,7 +201,7 @@ class Admission:
             return None
         if self.has_room(message.topic, publication.publisher, publication.own_bytes):
             return None
-        core.stats.publish_refused += 1
+        core.stats.no_room += 1
         self._tell_of_queues()
         return Denied(NO_ROOM, QUOTA_EXCEEDED, "there is no room in queues; try again")
 
@@ -279,7 +279,7 @@ class Admission:
         log.warning(
             "%s: messages of QoS 1 and 2 are refused (0x97), or their publishers wait; %d until now",
             why,
-            core.stats.publish_refused,
+            core.stats.no_room,
         )
 
     def _tell_of_retained(self, message: Message) -> None:

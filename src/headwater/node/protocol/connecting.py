@@ -211,7 +211,7 @@ class Connecting:
 
     def refuse(self, channel: Channel, reason: int, text: str, server_reference: str | None = None) -> None:
         """A CONNACK that says no, in the client's version; silence where 3.1.1 has no code for it."""
-        self.core.stats.connects_refused += 1
+        self.core.stats.refused += 1
         if channel.version == V5:
             properties = channel.problem(text)
             if server_reference:
@@ -364,7 +364,6 @@ class Connecting:
         config = core.config
         outbound = Outbound(core.budget, config.max_queued_messages, config.max_queued_bytes, core.policy)
         session = core.sessions[client_id] = Session(client_id, outbound)
-        core.stats.sessions_maximum = max(core.stats.sessions_maximum, len(core.sessions))
         return session
 
     def _attach(self, channel: Channel, session: Session, packet: Connect) -> None:

@@ -21,8 +21,8 @@ from headwater.node.hooks import Hooks
 from headwater.node.persistence.journal import Journal
 from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel, Entrance, Slow
+from headwater.node.plane.counters import Counters
 from headwater.node.plane.loop import Plane
-from headwater.node.plane.stats import Stats
 from headwater.node.plane.timers import Timers
 from headwater.node.protocol.hotpath import HotPath
 from headwater.routing.dispatcher_rules import DispatcherRules
@@ -61,7 +61,7 @@ class Core(Slow):
     def __init__(self, config: Config, hooks: Hooks) -> None:
         self.config = config
         self.hooks = hooks
-        self.stats = Stats()
+        self.stats = Counters()
         self.budget = Budget(config.max_queue_memory)
         self.dispatcher_rules = DispatcherRules(config.shared_dispatcher, list(config.shared_dispatchers.items()))
         retained = Retained(config.max_retained, config.max_retained_bytes)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, cast
 from headwater.message import Delivery, Message
 from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel, Deliver
+from headwater.node.plane.counters import EXPIRED, NOT_AUTHORIZED, QUEUE_FULL, SLOW_READER, TOO_LARGE
 from headwater.node.plane.sending import HEADERS
-from headwater.node.plane.stats import EXPIRED, NOT_AUTHORIZED, QUEUE_FULL, SLOW_READER, TOO_LARGE
 from headwater.node.protocol.core import Core
 from headwater.routing.dispatcher import Member
 from headwater.routing.router import Recipient
@@ -197,10 +197,10 @@ class Delivering(Deliver):
         size = self.core.send(channel, packet)
         if size:
             channel.published(packet, delivery.message.topic)
-            self.core.stats.publish_sent += 1
+            self.core.stats.messages_sent += 1
         return size
 
-    def dropped(self, session: Session, delivery: Delivery, reason: int) -> None:
+    def dropped(self, session: Session, delivery: Delivery, reason: str) -> None:
         self.core.stats.drops[reason] += 1
         if delivery.journaled is not None:
             if self.core.hooks.listens("publish_dropped"):
@@ -259,7 +259,7 @@ class Delivering(Deliver):
         line.told_at = now
         line.untold = 0
 
-    def why_given_up(self, delivery: Delivery) -> int:
+    def why_given_up(self, delivery: Delivery) -> str:
         """A line gives up what has expired, and what gives way to others."""
         return EXPIRED if delivery.message.expires_at <= self.core.hot.now else QUEUE_FULL
 

@@ -16,7 +16,7 @@ from headwater.node.access.access import Access
 from headwater.node.hooks import Refusal
 from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel
-from headwater.node.plane.stats import SESSION_ENDED
+from headwater.node.plane.counters import SESSION_ENDED
 from headwater.node.plane.timers import Timer
 from headwater.node.protocol.admission import CLIENT, WILL, Admission, Publication
 from headwater.node.protocol.core import Core
@@ -110,7 +110,7 @@ class Ending:
         self.expiries[session] = self.core.timers.at(when, partial(self._expire, session))
 
     def _expire(self, session: Session) -> None:
-        self.core.stats.sessions_expired += 1
+        self.core.stats.expired += 1
         self.remove(session)
         self.core.hooks.tell("client_expired", session.client_id)
 

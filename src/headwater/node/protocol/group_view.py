@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from headwater.node.metric import counter, gauge
 from headwater.routing.dispatcher import Member
 from headwater.routing.shared import Group
 from headwater.session.session import Session
@@ -40,11 +41,19 @@ class GroupView:
     name: str
     """As its members wrote it, `$share/…`."""
     dispatcher: str
-    sent: int
-    """Messages that were given to members since the group came to be."""
-    waiting: int
-    """Messages that no member has room for."""
-    members: list[MemberView]
+    sent: int = counter("Messages given to members.", default=MISSING, name="shared_group_messages_sent")
+    waiting: int = gauge("Messages that no member has room for.", default=MISSING, name="shared_group_waiting_messages")
+    members: list[MemberView] = gauge(
+        "Members: with room, without it, and away.",
+        default=MISSING,
+        name="shared_group_members",
+        labels=("state",),
+        samples=lambda group: {
+            ("ready",): sum(each.ready for each in group.members),
+            ("busy",): sum(each.online and not each.ready for each in group.members),
+            ("away",): sum(not each.online for each in group.members),
+        },
+    )
 
     @property
     def online(self) -> int:

@@ -30,7 +30,7 @@ from headwater.node.destinations.local import LocalRoutes
 from headwater.node.destinations.members import NO_PROPERTIES
 from headwater.node.plane.channel import Channel
 from headwater.node.plane.collecting import Collecting
-from headwater.node.plane.stats import Stats
+from headwater.node.plane.counters import Counters
 from headwater.routing.router import Router
 from headwater.session.connection import CLOSING, NEW
 from headwater.session.waiting import Budget
@@ -49,7 +49,7 @@ LONG_TOPIC: Final = 1
 
 
 class HotPath(Collecting):
-    def __init__(self, router: Router, stats: Stats, budget: Budget) -> None:
+    def __init__(self, router: Router, stats: Counters, budget: Budget) -> None:
         super().__init__(stats, budget)
         self.enabled = True
         self.takes_qos1 = True
@@ -71,7 +71,7 @@ class HotPath(Collecting):
             if collected is None:
                 return
             data = collected
-        published = self.stats.publish_received
+        published = self.stats.messages_received
         position = 0 if self.coordinator is None else self.coordinator.intake.next
         try:
             pos = self._packets(channel, data)
@@ -87,10 +87,10 @@ class HotPath(Collecting):
             self.keep(channel, data[pos:] if pos else data)
         if position and self.coordinator is not None and self.coordinator.outruns(position):
             self.slow.outruns_store(channel)
-        if self.no_room and self.stats.publish_received != published:
+        if self.no_room and self.stats.messages_received != published:
             self.slow.outruns_store(channel)
         if channel.meter is not None and pos:
-            self.slow.metered(channel, pos, self.stats.publish_received - published)
+            self.slow.metered(channel, pos, self.stats.messages_received - published)
 
     def _packets(self, channel: Channel, data: bytes) -> int:
         """Deal with the whole packets; returns where the first incomplete one begins."""
@@ -209,7 +209,7 @@ class HotPath(Collecting):
             while end + size <= n and data[end : end + like] == start:  # compiled, `startswith` takes 4 times as long
                 end += size
                 count += 1
-        self.stats.publish_received += count
+        self.stats.messages_received += count
         self.stats.received += count
         if fanout.store is None and not fanout.destinations:
             return end
@@ -318,7 +318,7 @@ class HotPath(Collecting):
             end += size
         stats = self.stats
         self.effort += count * fanout.width
-        stats.publish_received += count
+        stats.messages_received += count
         stats.received += count
         stats.sent += count
         if not channel.dirty:

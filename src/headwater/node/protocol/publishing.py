@@ -55,7 +55,7 @@ class Publishing:
         return True
 
     def publish(self, channel: Channel, packet: Publish) -> None:
-        self.core.stats.publish_received += 1
+        self.core.stats.messages_received += 1
         topic = channel.topic_of(packet)
         message = message_of(packet, channel.client_id, self.core.hot.now)
         message.topic = topic

@@ -56,7 +56,7 @@ class Reporting:
         """A PINGREQ with a body, from a client that was granted it."""
         core = self.core
         stats = core.stats
-        stats.reports_received += 1
+        stats.reports += 1
         if not grant.may_come(core.hot.now):
             stats.reports_early += 1
         elif len(body) > LONGEST_BODY:

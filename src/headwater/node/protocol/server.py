@@ -31,7 +31,6 @@ from headwater.node.protocol.reporting import Reporting
 from headwater.node.protocol.retained_sender import RetainedSender
 from headwater.node.protocol.sampling import Sampling
 from headwater.node.protocol.sharing import Sharing
-from headwater.node.protocol.statistics import Statistics, statistics_of
 from headwater.node.protocol.strangers import Strangers
 from headwater.node.protocol.subscribing import Subscribing
 from headwater.node.protocol.weights import Weights
@@ -229,7 +228,7 @@ class Server(Flow):
             channel.entrance = entrance
             entrance.connections += 1
         self.channels.add(channel)
-        self.stats.connections_opened += 1
+        self.stats.sockets_opened += 1
         self.plane.add(channel)
         self.strangers.came(channel)
         if channel.fd < 0:
@@ -387,9 +386,6 @@ class Server(Flow):
     def metered(self, channel: Channel, size: int, messages: int) -> None:
         if channel.state == CONNECTED:
             self.access.used(channel, size, messages)
-
-    def statistics(self, uptime: float) -> Statistics:
-        return statistics_of(self, uptime)
 
 
 def _recv_nothing(size: int) -> bytes:

@@ -23,8 +23,8 @@ from typing import Final, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.plane.channel import Channel, Share
+from headwater.node.plane.counters import EXPIRED, QUEUE_FULL, SESSION_ENDED
 from headwater.node.plane.sending import message_of_packet
-from headwater.node.plane.stats import EXPIRED, QUEUE_FULL, SESSION_ENDED
 from headwater.node.plane.unsent import packet_end
 from headwater.node.protocol.core import Core
 from headwater.node.protocol.delivering import Delivering, is_behind
@@ -328,12 +328,12 @@ class Sharing(Share):
                     self.delivering.tell_full(line, group.name)
                 self._drop(group, delivery, reason)
 
-    def _drop(self, group: Group, delivery: Delivery, reason: int) -> None:
+    def _drop(self, group: Group, delivery: Delivery, reason: str) -> None:
         if self.core.hooks.listens("publish_dropped"):
             self.delivering.fetch(delivery)
         self.delivering.forget(delivery)
         self._dropped(group, delivery.message, reason)
 
-    def _dropped(self, group: Group, message: Message, reason: int) -> None:
+    def _dropped(self, group: Group, message: Message, reason: str) -> None:
         self.core.stats.drops[reason] += 1
         self.core.hooks.tell("publish_dropped", group.name, message)

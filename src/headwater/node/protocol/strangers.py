@@ -36,6 +36,8 @@ class Strangers:
         """Bytes: the sum of `Channel.charge`."""
         self.everybody: Crowd = OrderedDict()
         self.by_address: dict[str, Crowd] = {}
+        self.cut_off = 0
+        """How many gave way to newer ones."""
 
     def came(self, channel: Channel) -> None:
         """A socket was accepted."""
@@ -101,7 +103,7 @@ class Strangers:
 
     def _cut_off(self, channel: Channel, why: str) -> None:
         log.info("%s is cut off: %s is reached, and it has not connected", channel.address, why)
-        self.core.stats.strangers_cut_off += 1
+        self.cut_off += 1
         self.core.lost(channel)
         self.left(channel)
 

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from headwater import __version__
 from headwater.message import Message
+from headwater.node.advice.figures import AdviceSeen, see_advice
+from headwater.node.delivery.figures import StoreSeen
+from headwater.node.metric import Metric, metrics_of
 from headwater.node.protocol.group_view import GroupView, view_groups
-from headwater.node.protocol.statistics import Statistics
+from headwater.node.protocol.statistics import Statistics, statistics_of
 
 if TYPE_CHECKING:
     from headwater.node.protocol.server import Server
@@ -23,17 +28,6 @@ MOST_GROUPS = 100
 MOST_MEMBERS = 100
 """The first groups, and the first members of each, that are shown one by one."""
 MINUTES = (1, 5, 15)
-LOADS = {
-    "messages/received": "received",
-    "messages/sent": "sent",
-    "publish/received": "publish_received",
-    "publish/sent": "publish_sent",
-    "publish/dropped": "dropped",
-    "bytes/received": "bytes_received",
-    "bytes/sent": "bytes_sent",
-    "sockets": "sockets_opened",
-    "connections": "sockets_opened",
-}
 
 
 class SysTopics:
@@ -47,7 +41,7 @@ class SysTopics:
 
     def publish(self, now: float) -> None:
         """Publish every figure that changed, retained."""
-        statistics = self._server.statistics(now - self._started_at)
+        statistics = statistics_of(self._server, now - self._started_at)
         self._server.hooks.tell("sys_info_tick", statistics)
         figures = self._figures(statistics, now)
         figures.update(_group_figures(view_groups(self._server, MOST_MEMBERS)[:MOST_GROUPS]))
@@ -62,52 +56,31 @@ class SysTopics:
                 del self._shown[name]
 
     def _figures(self, now: Statistics, time: float) -> dict[str, str]:
-        figures = {
+        waiting = str(now.retained + now.queued)
+        disconnected = str(now.sessions - now.connections)
+        return {
             "version": f"headwater version {__version__}",
             "uptime": f"{int(now.uptime)} seconds",
-            "clients/total": str(now.sessions),
-            "clients/connected": str(now.connections),
-            "clients/active": str(now.connections),
-            "clients/disconnected": str(now.sessions - now.connections),
-            "clients/inactive": str(now.sessions - now.connections),
-            "clients/maximum": str(now.connections_maximum),
-            "clients/expired": str(now.expired),
-            "messages/received": str(now.received),
-            "messages/sent": str(now.sent),
-            "messages/stored": str(now.retained + now.queued),
-            "store/messages/count": str(now.retained + now.queued),
-            "store/messages/bytes": str(now.queued_bytes),
-            "publish/messages/received": str(now.messages_received),
-            "publish/messages/sent": str(now.messages_sent),
-            "publish/messages/dropped": str(now.dropped),
-            "bytes/received": str(now.bytes_received),
-            "bytes/sent": str(now.bytes_sent),
-            "retained messages/count": str(now.retained),
-            "subscriptions/count": str(now.subscriptions),
-            "shared_subscriptions/count": str(now.shared_groups),
-            "reports/received": str(now.reports),
-            "reports/ignored/bad": str(now.reports_bad),
-            "reports/ignored/early": str(now.reports_early),
+            "clients/disconnected": disconnected,
+            "clients/inactive": disconnected,
+            "messages/stored": waiting,
+            "store/messages/count": waiting,
+            **_topics(Statistics, self._server, lambda field, metric: getattr(now, field)),
+            **_store_figures(self._server),
+            **_advice_figures(self._server),
+            **self._loads(now, time),
         }
-        if self._server.room is not None:
-            figures["disk/free"] = str(now.disk_free)
-            figures["disk/reserve"] = str(now.disk_reserve)
-            figures["disk/paused"] = "1" if now.disk_paused else "0"
-            figures["clients/paused"] = str(now.publishers_paused)
-        figures.update(_store_figures(self._server))
-        figures.update(_advice_figures(self._server))
-        figures.update(self._loads(now, time))
-        return figures
 
     def _loads(self, now: Statistics, time: float) -> dict[str, str]:
         elapsed = time - self._last_at
         last = self._last or Statistics()
         self._last, self._last_at = now, time
         shown = {}
-        for name, field in LOADS.items():
-            attribute = {"publish_received": "messages_received", "publish_sent": "messages_sent"}.get(field, field)
-            per_minute = (getattr(now, attribute) - getattr(last, attribute)) * 60 / elapsed if elapsed > 0 else 0.0
-            for minutes in MINUTES:
+        for field, metric in metrics_of(Statistics).items():
+            if not metric.loads:
+                continue
+            per_minute = (getattr(now, field) - getattr(last, field)) * 60 / elapsed if elapsed > 0 else 0.0
+            for name, minutes in product(metric.loads, MINUTES):
                 key = f"load/{name}/{minutes}min"
                 weight = math.exp(-elapsed / (60 * minutes))
                 average = per_minute + weight * (self._averages.get(key, 0.0) - per_minute)
@@ -116,17 +89,23 @@ class SysTopics:
         return shown
 
 
+def _topics(kind: type, server: Server, read: Callable[[str, Metric], Any]) -> dict[str, str]:
+    """Those that the metrics of `kind` have, with what `read` gives for each: only these are read. Truth is 1 or 0."""
+    figures: dict[str, str] = {}
+    for field, metric in metrics_of(kind).items():
+        if metric.topics and (metric.has_topics is None or metric.has_topics(server)):
+            value = read(field, metric)
+            parts = value if metric.labels and isinstance(value, dict) else {"": value}
+            figures |= {topic.format(key): str(+part) for key, part in parts.items() for topic in metric.topics}
+    return figures
+
+
 def _store_figures(server: Server) -> dict[str, str]:
     """Of the delivery store, if there is one."""
     coordinator = server.coordinator
     if coordinator is None:
         return {}
-    return {
-        "store/positions/first": str(coordinator.store.first),
-        "store/positions/next": str(coordinator.store.next),
-        "store/positions/taken": str(coordinator.taken_messages),
-        "store/pending/bytes": str(coordinator.pending),
-    }
+    return _topics(StoreSeen, server, lambda _, metric: metric.read and metric.read(coordinator))
 
 
 def _advice_figures(server: Server) -> dict[str, str]:
@@ -134,7 +113,8 @@ def _advice_figures(server: Server) -> dict[str, str]:
     advising = server.advising
     if advising is None:
         return {}
-    figures = {f"advice/{outcome}": str(count) for outcome, count in advising.counts.items()}
+    seen = see_advice(advising)
+    figures = _topics(AdviceSeen, server, lambda field, _: getattr(seen, field))
     for advice in advising.in_force()[:MOST_GROUPS]:
         figures[f"advice/{advice.kind}/{quote(advice.subject, safe='')}"] = json.dumps(asdict(advice))
     return figures
