@@ -57,7 +57,7 @@ class Message(ReceivedMessage):
         self._client._call(self._original.ack())
 
 
-class Taking(threading.local):
+class Cursor(threading.local):
     """One thread's way through the messages. A take that timed out or was interrupted goes on, and the next call gets
     what it takes, so that no message is lost in between."""
 
@@ -71,7 +71,7 @@ class Messages:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._taking = Taking()
+        self._cursor = Cursor()
 
     def __iter__(self) -> Iterator[Message]:
         return self
@@ -88,15 +88,15 @@ class Messages:
 
     def take(self, timeout: float | None) -> Message | None:
         """The next message; None at the end."""
-        taking = self._taking
-        if taking.iterator is None:
-            taking.iterator = aiter(self._client._client.messages)
-        if taking.under_way is None:
+        cursor = self._cursor
+        if cursor.iterator is None:
+            cursor.iterator = aiter(self._client._client.messages)
+        if cursor.under_way is None:
             if self._client._loop is None:
                 return None
-            taking.under_way = asyncio.run_coroutine_threadsafe(_next(taking.iterator), self._client._loop)
-        message = taking.under_way.result(timeout)
-        taking.under_way = None
+            cursor.under_way = asyncio.run_coroutine_threadsafe(_next(cursor.iterator), self._client._loop)
+        message = cursor.under_way.result(timeout)
+        cursor.under_way = None
         return None if message is None else Message(message, self._client)
 
 

@@ -177,12 +177,12 @@ class Mirror:
             await self._in_thread(self._tell_store)
             async with self._client as client:
                 await self._subscribe(client)
-                taking = asyncio.ensure_future(self._take_all(client))
+                receiving = asyncio.ensure_future(self._take_all(client))
                 try:
-                    await self._compare_at_intervals(taking)
+                    await self._compare_at_intervals(receiving)
                 finally:
-                    taking.cancel()
-                    await asyncio.wait([taking])
+                    receiving.cancel()
+                    await asyncio.wait([receiving])
         finally:
             self._output.close()
         return self.report()
@@ -241,7 +241,7 @@ class Mirror:
 
     # ---- comparing -----------------------------------------------------------------------------------------------
 
-    async def _compare_at_intervals(self, taking: asyncio.Future[None]) -> None:
+    async def _compare_at_intervals(self, receiving: asyncio.Future[None]) -> None:
         wishes = self._wishes
         end = None if wishes.seconds is None else time.monotonic() + wishes.seconds
         before = None
@@ -253,21 +253,21 @@ class Mirror:
             if is_last or (wishes.until_complete and is_compared and self._next == before):
                 return
             before = self._next if is_compared else None
-            await self._pause(taking, end)
+            await self._pause(receiving, end)
 
-    async def _pause(self, taking: asyncio.Future[None], end: float | None) -> None:
+    async def _pause(self, receiving: asyncio.Future[None], end: float | None) -> None:
         """Until it is time to compare again; raises what ended the taking of messages."""
         seconds = self._wishes.interval
         if end is not None:
             seconds = max(0.0, min(seconds, end - time.monotonic()))
         waking = asyncio.ensure_future(self._wake.wait())
-        waited: list[asyncio.Future[Any]] = [taking, waking]
+        waited: list[asyncio.Future[Any]] = [receiving, waking]
         await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         waking.cancel()
         if not self._is_stopping:
             self._wake.clear()
-        if taking.done():
-            taking.result()
+        if receiving.done():
+            receiving.result()
             raise MirrorError("the client was disconnected by somebody else")
 
     async def _compare_with_store(self) -> bool:

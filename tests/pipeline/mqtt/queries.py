@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from headwater.client import Client, Properties
-from headwater.pipeline.mqtt.keeper import reap
 from headwater.pipeline.mqtt.options import ReadOptions
 from headwater.pipeline.mqtt.source import MqttStreamReader
 from headwater.pipeline.mqtt.spooler import former_address
+from headwater.pipeline.mqtt.supervisor import reap
 
 PATIENCE = 20.0
 Offset = dict[str, Any]
@@ -118,7 +118,7 @@ class Query:
 
     @property
     def status(self) -> dict[str, Any]:
-        return self.reader._kept().advance()
+        return self.reader._spooler().advance()
 
     def kill_spooler(self) -> int:
         """And it is gone when this returns; its number."""

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from headwater.client import Properties
 from headwater.fleet.node import RunningNode
-from headwater.pipeline.mqtt.keeper import Keeper, SpoolerFailed, send_away
 from headwater.pipeline.mqtt.remote import Address, Remote, SpoolerError, records
 from headwater.pipeline.mqtt.source import SpoolLost
+from headwater.pipeline.mqtt.supervisor import SpoolerFailed, SpoolerSupervisor, send_away
 from tests.brokers import both_brokers, free_port, running
 from tests.pipeline.mqtt.queries import Query, Row, is_alive, numbered, options, publish, query, wait_until
 
@@ -94,14 +94,14 @@ def test_executors_that_read_go_on_with_the_next_spooler(broker: int, tmp_path: 
         reading.plan()
         publish(broker, [b"%d" % number + bytes(5000) for number in range(500)])
         wait_until(lambda: reading.status["next"] == 500, "all came")
-        address = reading.reader._kept().address
+        address = reading.reader._spooler().address
         found = []
         for number, arrival in enumerate(records(address, 0, 500)):
             found.append(arrival.payload[:-5000])
             if number == 10:
                 reading.kill_spooler()
         assert found == numbered(0, 500)
-        assert reading.reader._kept().address == address
+        assert reading.reader._spooler().address == address
 
 
 @both_brokers
@@ -235,12 +235,12 @@ def test_available_now_takes_a_backlog_larger_than_the_window(broker: int, tmp_p
 def test_a_query_that_comes_back_finds_its_spooler_and_a_stranger_is_refused(
     broker: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.pipeline.mqtt.keeper.LEASE", 0.3)
+    monkeypatch.setattr("headwater.pipeline.mqtt.supervisor.LEASE", 0.3)
     with query(broker, tmp_path / "spool") as reading:
         reading.plan()
         pid = reading.pid
         refused = pytest.raises(SpoolerFailed, match="another query uses this spool")
-        with contextlib.closing(Keeper(reading.options)) as stranger, refused:
+        with contextlib.closing(SpoolerSupervisor(reading.options)) as stranger, refused:
             stranger.advance()
         reading.restart()
         began = time.monotonic()
@@ -291,7 +291,7 @@ def test_there_is_one_spooler_for_a_folder(broker: int, tmp_path: Path) -> None:
 def test_without_the_token_nothing_is_told(broker: int, tmp_path: Path) -> None:
     with query(broker, tmp_path / "spool") as reading:
         reading.plan()
-        address = reading.reader._kept().address
+        address = reading.reader._spooler().address
         stranger = Address(address.host, address.port, "guess")
         with contextlib.closing(Remote(stranger)) as remote, pytest.raises(SpoolerError, match="token"):
             remote.post("/leave")
@@ -394,15 +394,15 @@ def test_over_tls_both_sides_show_certificates(tmp_path: Path) -> None:
 def test_a_spooler_that_fails_before_it_is_asked_is_not_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find = Keeper._find
+    find = SpoolerSupervisor._find
 
-    def find_late(keeper: Keeper) -> Remote | None:
-        remote = find(keeper)
+    def find_late(supervisor: SpoolerSupervisor) -> Remote | None:
+        remote = find(supervisor)
         if remote is not None:
-            wait_until(lambda: remote.post("/advance", owner=keeper._owner)["error"] != "", "the broker refuses")
+            wait_until(lambda: remote.post("/advance", owner=supervisor._owner)["error"] != "", "the broker refuses")
         return remote
 
-    monkeypatch.setattr(Keeper, "_find", find_late)
+    monkeypatch.setattr(SpoolerSupervisor, "_find", find_late)
     with (
         running("mosquitto", tmp_path, "allow_anonymous false") as port,
         query(port, tmp_path / "spool", username="me", password="wrong") as reading,

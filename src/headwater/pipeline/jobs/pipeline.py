@@ -33,7 +33,7 @@ from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import LakeError
 from headwater.pipeline.lake.upkeep import LakeUpkeep
-from headwater.pipeline.mqtt.keeper import send_away
+from headwater.pipeline.mqtt.supervisor import send_away
 from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.progress import offsets
 from headwater.pipeline.tables import BRONZE, SILVER

@@ -44,7 +44,7 @@ from headwater.suggestion import unknown
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headwater.pipeline.mqtt.keeper import Keeper
+    from headwater.pipeline.mqtt.supervisor import SpoolerSupervisor
 
 FIRST_CONNECTION: Final = 15.0
 """Seconds that a new query waits for its subscription before it fails."""
@@ -109,7 +109,7 @@ class MqttStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailabl
     def __init__(self, options: ReadOptions, columns: Mapping[str, bool] | None = None) -> None:
         self._options = options
         self._shape = shape(columns or dict.fromkeys(names(options.positions), True))
-        self._keeper: Keeper | None = None
+        self._supervisor: SpoolerSupervisor | None = None
         """Only where Spark asks for offsets; the others are copies on executors."""
         self._available: Available | None = None
 
@@ -125,14 +125,14 @@ class MqttStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._subscribed()
-        self._available = Available(self._kept().advance, self._options.settle)
+        self._available = Available(self._spooler().advance, self._options.settle)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         available = self._available
         if available is not None and start["next"] >= available.target:
             available.committed(start)
         wait = LONG_POLL if available is None else 0.0
-        status = self._kept().advance(released=start, beyond=start["next"], wait=wait)
+        status = self._spooler().advance(released=start, beyond=start["next"], wait=wait)
         self._check_spool(start, status)
         first = start["next"] if start["spool"] == status["id"] else status["released"]
         last = status["next"] if available is None else max(first, available.target)
@@ -143,37 +143,37 @@ class MqttStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailabl
         return {"spool": status["id"], "next": last}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        status = self._kept().advance()
+        status = self._spooler().advance()
         return {"spool": status["id"], "next": status["next"]}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        status = self._kept().advance()
+        status = self._spooler().advance()
         self._check_spool(end, status)
         if end["spool"] != status["id"]:
             return []
         first = start["next"] if start["spool"] == status["id"] else status["released"]
         step = self._options.partition_rows
-        address = self._kept().address
+        address = self._spooler().address
         return [SpoolRange(address, at, min(at + step, end["next"])) for at in range(first, end["next"], step)]
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._kept().advance(released=end)
+        self._spooler().advance(released=end)
 
     def stop(self) -> None:
-        if self._keeper is not None:
-            self._keeper.close()
+        if self._supervisor is not None:
+            self._supervisor.close()
 
-    def _kept(self) -> Keeper:
-        if self._keeper is None:
-            from headwater.pipeline.mqtt.keeper import Keeper
+    def _spooler(self) -> SpoolerSupervisor:
+        if self._supervisor is None:
+            from headwater.pipeline.mqtt.supervisor import SpoolerSupervisor
 
-            self._keeper = Keeper(self._options)
-        return self._keeper
+            self._supervisor = SpoolerSupervisor(self._options)
+        return self._supervisor
 
     def _subscribed(self) -> dict[str, Any]:
         """How things are once the broker has granted the subscription."""
         until = time.monotonic() + FIRST_CONNECTION
-        while not (status := self._kept().advance())["is_subscribed"]:
+        while not (status := self._spooler().advance())["is_subscribed"]:
             if time.monotonic() > until:
                 why = status["trouble"] or "it does not answer the subscription"
                 host = self._options.address[0]

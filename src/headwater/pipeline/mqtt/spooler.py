@@ -73,12 +73,12 @@ class Spooler:
             address = {"host": options.spooler_host, "port": port, "token": service.token, "pid": os.getpid()}
             write_whole(options.folder / ADDRESS, json.dumps(address))
             log.info("serving %s on port %d, messages %d to %d", options.folder, port, *_range(spool))
-            taking = loop.create_task(self._take(intake))
+            receiving = loop.create_task(self._take(intake))
             try:
                 await self._until_done(leaving, service)
             finally:
-                taking.cancel()
-                await asyncio.wait([taking])
+                receiving.cancel()
+                await asyncio.wait([receiving])
         log.info("left, messages %d to %d are not committed", *_range(spool))
 
     async def _take(self, intake: Intake) -> None:

@@ -32,7 +32,7 @@ LOG_TAIL: Final = 1500
 LOG_BYTES: Final = 4 << 20
 
 _launched: Final[list[subprocess.Popen[bytes]]] = []
-"""They outlive their keepers."""
+"""They outlive their supervisors."""
 
 
 def reap() -> None:
@@ -56,7 +56,7 @@ class SpoolerFailed(Exception):
     """There is no spooler, or it cannot get messages; the text says why."""
 
 
-class Keeper:
+class SpoolerSupervisor:
     """One query's hold on the spooler of its folder; for any number of threads."""
 
     def __init__(self, options: ReadOptions) -> None:
