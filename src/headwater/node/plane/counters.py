@@ -73,7 +73,7 @@ class Counters:
     no_room: int = counter(
         "Messages of QoS 1 and 2 refused or made to wait for lack of room in queues.",
         name="messages_no_room",
-        doc="With 0x97 (REST: 503), or by not reading on (3.1.1): `max_queue_memory` is used up, or a queue is full with "
+        doc="With 0x97 (REST: 503), or by not reading on (3.1.1): `max_queue_memory` is used up, or a queue is full: "
         '`queue_full = "refuse"`.',
     )
     retained_refused: int = counter(
