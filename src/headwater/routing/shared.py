@@ -30,7 +30,7 @@ from headwater.routing.dispatchers.least import (
 )
 from headwater.routing.dispatchers.score import MendedScore, Score
 from headwater.routing.dispatchers.turns import Random, RoundRobin, Sticky, WeightedRoundRobin
-from headwater.routing.trie import Trie
+from headwater.routing.trie import Subscribers, Trie
 
 # By the name used in the configuration. Others may be added.
 DISPATCHERS: Final[dict[str, Callable[[], Dispatcher]]] = {
@@ -333,3 +333,7 @@ class Groups:
             for group in groups:
                 found.append(cast(Group, group))
         return found
+
+    def by_filter(self, topic: str) -> list[Subscribers]:
+        """The same, as a dictionary for each filter that matches: to be read only, and before the next change."""
+        return self._trie.match(topic)

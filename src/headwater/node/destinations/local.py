@@ -45,7 +45,9 @@ class LocalRoutes(Source):
         matching = router.trie.match(topic)
         key: list[int] = [id(subscribers) for subscribers in matching]
         if len(router.groups):
-            key += [-id(group) for group in router.groups.match(topic)]
+            groups = router.groups.by_filter(topic)
+            key += [id(each) for each in groups]  # one for all groups of a filter, of which there may be thousands
+            matching += groups
         whole = tuple(key)
         found = self.by_subscribers.get(whole)
         if found is None:

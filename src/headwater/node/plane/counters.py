@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from mypy_extensions import mypyc_attr
-
 from headwater.node.metric import counter, gauge
 
 # Why a message was not delivered.
@@ -36,7 +34,6 @@ def no_drops() -> dict[str, int]:
     return dict.fromkeys(DROP_REASONS, 0)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass
 class Counters:
     received: int = counter(
