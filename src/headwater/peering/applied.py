@@ -20,6 +20,7 @@ class Applied:
         self.received = position
         self._committed = position
         self._acknowledged = position
+        self._is_begun = False
 
     def begin(self, greeting: Spool) -> Resume:
         """The link is up and the peer has said what it has; the answer to it."""
@@ -28,7 +29,12 @@ class Applied:
             self.spool = greeting.spool
             self.received = self._committed = greeting.first - 1
         self._acknowledged = min(self._committed, greeting.first - 1)
+        self._is_begun = True
         return Resume(self.spool, self.received)
+
+    def cut(self) -> None:
+        """The link is down; what is under way is committed all the same."""
+        self._is_begun = False
 
     def take(self, run: Run) -> int:
         """How many of the run's messages, from its first on, have been applied already; the others count as applied
@@ -44,8 +50,8 @@ class Applied:
         self._committed = max(self._committed, position)
 
     def due(self) -> Ack | None:
-        """The acknowledgement that the peer lacks: to be sent once per turn."""
-        if self._committed <= self._acknowledged:
+        """The acknowledgement that the peer lacks: to be sent once per turn. None before the link is resumed."""
+        if not self._is_begun or self._committed <= self._acknowledged:
             return None
         self._acknowledged = self._committed
         return Ack(self._committed)
