@@ -106,7 +106,8 @@ MUTANTS = (
             Edit(
                 "spool.py",
                 "                self._take_from(block, found)\n        return found",
-                "                self._take_from(block, found)\n        self.acknowledge(self._sent)\n        return found",
+                "                self._take_from(block, found)\n"
+                "        self.acknowledge(self._sent)\n        return found",
             ),
             Edit(
                 "spool.py",
@@ -122,7 +123,8 @@ MUTANTS = (
             Edit(
                 "applied.py",
                 "        return Resume(self.spool, self.received)",
-                "        self.received = greeting.first - 1\n        return Resume(self.spool, self.received)",
+                "        self.received = self._committed = greeting.first - 1\n"
+                "        return Resume(self.spool, self.received)",
             ),
         ),
     ),

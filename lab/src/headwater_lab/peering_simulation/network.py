@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 
@@ -89,12 +90,12 @@ class Network:
     def heal(self) -> None:
         self.cuts.clear()
         for end in self.ends:
-            self.clock.after(self.delay(end.owner, end.peer), lambda each=end: self._arrive(each))
+            self.clock.after(self.delay(end.owner, end.peer), partial(self._arrive, end))
 
     def _carry(self, end: End, data: bytes | None) -> None:
         end.last = max(end.last, self.clock.now + self.delay(end.owner, end.peer))
         end.under_way.append((end.last, data))
-        self.clock.at(end.last, lambda: self._arrive(end))
+        self.clock.at(end.last, partial(self._arrive, end))
 
     def _arrive(self, end: End) -> None:
         other = end.other

@@ -1,13 +1,14 @@
 """A node of the simulation, from a start to a crash: what `node` does around `headwater.peering`, without sockets.
 
-It works in turns. In a turn it deals with what came, publishes what clients sent, and sends. What has to be durable goes
-into a batch; what may be seen only then (acknowledgements, QoS ≥ 1 deliveries) waits for the commit.
+It works in turns. In a turn it deals with what came, publishes what clients sent, and sends. What has to be durable
+goes into a batch; what may be seen only then (acknowledgements, QoS ≥ 1 deliveries) waits for the commit.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.peering.applied import Applied
 from headwater.peering.coordination import Coordination
@@ -32,21 +33,20 @@ from headwater.peering.frames.frame import (
     Synced,
 )
 from headwater.peering.frames.hello import agree, encode_hello
-from headwater.peering.frames.reading import VERSIONS, FrameReader
-from headwater.peering.liveness import LIVE, Liveness
+from headwater.peering.frames.reading import VERSIONS
+from headwater.peering.liveness import LIVE
 from headwater.peering.methods.bloom import BLOOM, BloomAnnouncement
 from headwater.peering.spool import LinkSpool, SpooledRun
 from headwater.routing.feed import FILTER_ADDED, FILTER_REMOVED, RouteChange
 from headwater.routing.topics import matches
-from headwater_lab.peering_simulation.disk import Batch, JournaledSpools
+from headwater_lab.peering_simulation.connection import BEAT, Connection
+from headwater_lab.peering_simulation.disk import Batch, Disk, JournaledSpools
 from headwater_lab.peering_simulation.network import End
 
 if TYPE_CHECKING:
     from headwater_lab.peering_simulation.world import Member, Publication, Subscriber, World
 
 WAIT: Final = 0.2
-BEAT: Final = 0.5
-PATIENCE: Final = 1.6
 PACKET: Final = 10
 """Bytes of a packet: its number, behind what stands for a header."""
 RUN: Final = 4
@@ -54,15 +54,11 @@ RUN: Final = 4
 INTEREST: Final = (Have, Synced, StateBegin, StatePart, StateEnd, Change, Neighbours, InterestAck)
 
 
-class Connection:
-    def __init__(self, end: End, now: float) -> None:
-        self.end = end
-        self.reader = FrameReader(1 << 16)
-        self.is_up = False
-        self.sent = 0
-        self.liveness = Liveness(now, BEAT, PATIENCE)
-        self.held: deque[Run] = deque()
-        """QoS ≥ 1 runs that wait for room in spools."""
+class Waiting(NamedTuple):
+    """A subscriber whose SUBACK is held."""
+
+    subscriber: Subscriber
+    asked: float
 
 
 class Life:
@@ -124,7 +120,7 @@ class Life:
 
     def subscribe(self, subscriber: Subscriber) -> None:
         self.count(subscriber.filter, 1)
-        self.coordination.hold((subscriber, self.now))
+        self.coordination.hold(Waiting(subscriber, self.now))
         self.wake()
 
     def count(self, filter: str, by: int) -> None:
@@ -233,8 +229,8 @@ class Life:
         for peer, frame in work.sends:
             self._send(peer, frame)
         for token in work.released:
-            subscriber, asked = token  # type: ignore[misc]
-            self.world.subscribed(subscriber, is_late=self.now - asked >= WAIT)
+            assert isinstance(token, Waiting)
+            self.world.subscribed(token.subscriber, is_late=self.now - token.asked >= WAIT)
         self._seal()
         self._send_spooled()
         due = (self.coordination.next_tick - self.now) / self.member.rate
@@ -290,7 +286,7 @@ class Life:
             if first.qos:
                 counter = self.forwarding.number1(len(run))
                 self._spool(links, 0, counter, self.node, self.member.disk.boot, packets)
-                self.storage.batch.then += [lambda each=each: self.world.acknowledged(each) for each in run]
+                self.storage.batch.then += [partial(self.world.acknowledged, each) for each in run]
             else:
                 counter = self.forwarding.number0(len(run))
                 self._send0(links, Run(5, 0, len(run), 1, counter, "", self.member.disk.boot, 0, packets))
@@ -349,7 +345,7 @@ class Life:
         if self.hop_limit > 1:
             for number, chunk in self.forwarding.windows.window(origin, boot).chunks(counter, count).items():
                 key = (origin, boot, number)
-                self.storage.batch.changes.append(lambda disk, k=key, c=chunk: disk.chunks.__setitem__(k, c))
+                self.storage.batch.changes.append(partial(_put_chunk, key, chunk))
 
     def _spool(self, links: tuple[str, ...], hops: int, counter: int, origin: str, boot: int, packets: bytes) -> None:
         run = SpooledRun(5, hops, len(packets) // PACKET, counter, origin, boot, "client", packets)
@@ -360,17 +356,17 @@ class Life:
         for subscriber in self.member.subscribers:
             if subscriber.ended is None and matches(subscriber.filter, publication.topic):
                 if publication.qos:
-                    self.storage.batch.then.append(lambda each=subscriber: self.world.delivered(each, publication))
+                    self.storage.batch.then.append(partial(self.world.delivered, subscriber, publication))
                 else:
                     self.world.delivered(subscriber, publication)
 
     # ---- the disk ------------------------------------------------------------------------------------------------
 
     def _seal(self) -> None:
-        for peer, spool in self.spools.items():
+        for spool in self.spools.values():
             sealed = spool.seal()
             if sealed > spool.durable:
-                self.storage.batch.then.insert(0, lambda p=peer, s=sealed: self.spools[p].committed(s))
+                self.storage.batch.then.insert(0, partial(spool.committed, sealed))
         if self._committing or not self.storage.batch:
             return
         batch, self.storage.batch = self.storage.batch, Batch()
@@ -398,3 +394,7 @@ class Life:
             ack = self.applied[peer].due()
             if ack is not None:
                 self._send(peer, ack)
+
+
+def _put_chunk(key: tuple[str, int, int], chunk: bytes, disk: Disk) -> None:
+    disk.chunks[key] = chunk

@@ -7,6 +7,8 @@ nobody does anything. `checking.py` judges.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -104,7 +106,7 @@ class World:
         shape = self.random.choice(("line", "star", "ring", "any"))
         if shape == "star":
             return {frozenset((names[0], other)) for other in names[1:]}
-        edges = {frozenset(pair) for pair in zip(names, names[1:], strict=False)}
+        edges = {frozenset(pair) for pair in pairwise(names)}
         if shape == "ring" and len(names) > 2:
             edges.add(frozenset((names[0], names[-1])))
         if shape == "any":
@@ -275,7 +277,7 @@ class World:
         if self.edges is not None:
             self.edges.add(frozenset((member.node, self.random.choice(others))))
         for other in others:
-            self.clock.after(self.random.uniform(0.0, 0.5), lambda each=other: self._meet(each, member.node))
+            self.clock.after(self.random.uniform(0.0, 0.5), partial(self._meet, other, member.node))
         self._start(member)
 
     def _meet(self, node: str, newcomer: str) -> None:
