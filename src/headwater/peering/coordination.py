@@ -152,9 +152,9 @@ class Coordination:
         """Release it when live peers have acknowledged all that was wanted until now, or `subscribe_wait` is over."""
         self._waiting.append(token)
 
-    def use_method(self, method: str, filters: list[str], now: float) -> None:
+    def use_method(self, method: str, filters: list[str], now: float, announcement: Announcement | None = None) -> None:
         """From now on, with all filters that this node's clients have, each as often as the feed has told of it."""
-        self._announcement = ANNOUNCEMENTS[method]()
+        self._announcement = ANNOUNCEMENTS[method]() if announcement is None else announcement
         for filter in filters:
             self._announcement.note(RouteChange(FILTER_ADDED, filter, None, 0), now)
         self._announcement.due(now)

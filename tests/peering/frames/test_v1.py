@@ -1,4 +1,4 @@
-"""Frames of version 1: their bytes are frozen, any bytes are frames or malformed, and how they are cut does not matter."""
+"""Frames of version 1: bytes are frozen, any bytes are frames or malformed, and how they are cut does not matter."""
 
 from __future__ import annotations
 
@@ -39,12 +39,16 @@ from headwater.peering.frames.reading import FrameReader
 LARGEST_RUN = 1000
 STAMP = Stamp(7, 300)
 KEPT: list[tuple[Frame, str]] = [
-    (Run(5, 0, 2, 9, 256, "", 7, 0, b"\x30\x03\0\x01a" * 2), "010000001f05000002000000090000000000000100000000070030030001613003000161"),
-    (Run(4, 3, 1, 9, 5, "n-1", 7, 66, b"\x32\x00"), "0200000022000000000000004204030001000000090000000000000005000000070" + "36e2d313200"),
+    (Run(5, 0, 2, 9, 256, "", 7, 0, b"\x30\x03\0\x01a" * 2),
+     "010000001f05000002000000090000000000000100000000070030030001613003000161"),
+    (Run(4, 3, 1, 9, 5, "n-1", 7, 66, b"\x32\x00"),
+     "0200000022000000000000004204030001000000090000000000000005000000070" + "36e2d313200"),
     (Proof(bytes(range(MAC))), "0300000020" + bytes(range(32)).hex()),
-    (Have(True, (("n1", STAMP), ("b", Stamp(1, 2)))), "0400000020010002026e3100000007000000000000012c0162000000010000000000000002"),
+    (Have(True, (("n1", STAMP), ("b", Stamp(1, 2)))),
+     "0400000020010002026e3100000007000000000000012c0162000000010000000000000002"),
     (Synced(), "0500000000"),
-    (StateBegin("n1", STAMP, "bloom", ("n2", "n3"), 70000), "0600000021026e3100000007000000000000012c05626c6f6f6d000111700002026e32026e33"),
+    (StateBegin("n1", STAMP, "bloom", ("n2", "n3"), 70000),
+     "0600000021026e3100000007000000000000012c05626c6f6f6d000111700002026e32026e33"),
     (StatePart(b"abc"), "0700000003616263"),
     (StateEnd(), "0800000000"),
     (Change("n1", STAMP, b"+\0\1a"), "0900000013026e3100000007000000000000012c2b000161"),

@@ -17,25 +17,19 @@ from headwater.peering.frames import v1
 from headwater.peering.frames.frame import (
     NONCE,
     Ack,
-    Change,
     Frame,
-    Have,
     Heartbeat,
     Hello,
-    InterestAck,
-    Neighbours,
+    InterestFrame,
     Resume,
     Run,
     Spool,
-    StateBegin,
-    StateEnd,
-    StatePart,
-    Synced,
 )
 from headwater.peering.frames.hello import agree, encode_hello
 from headwater.peering.frames.reading import VERSIONS
 from headwater.peering.liveness import LIVE
 from headwater.peering.methods.bloom import BLOOM, BloomAnnouncement
+from headwater.peering.methods.method import Announcement
 from headwater.peering.spool import LinkSpool, SpooledRun
 from headwater.routing.feed import FILTER_ADDED, FILTER_REMOVED, RouteChange
 from headwater.routing.topics import matches
@@ -51,7 +45,6 @@ PACKET: Final = 10
 """Bytes of a packet: its number, behind what stands for a header."""
 RUN: Final = 4
 """Messages that are published together at most."""
-INTEREST: Final = (Have, Synced, StateBegin, StatePart, StateEnd, Change, Neighbours, InterestAck)
 
 
 class Waiting(NamedTuple):
@@ -78,7 +71,7 @@ class Life:
             member.method,
             relays=relays,
             subscribe_wait=WAIT,
-            announcement=BloomAnnouncement(seed=disk.boot, linger=1.0) if member.method == BLOOM else None,
+            announcement=_announcement(member.method, disk.boot),
         )
         self.forwarding = Forwarding(self.node, disk.boot, self.hop_limit)
         for (origin, boot, number), chunk in sorted(disk.chunks.items()):
@@ -129,6 +122,13 @@ class Life:
         if before == 0 or before + by == 0:
             kind = FILTER_ADDED if by > 0 else FILTER_REMOVED
             self.coordination.route_changed(RouteChange(kind, filter, None, 0), self.now)
+        self.wake()
+
+    def use_method(self) -> None:
+        """The member's, which has changed."""
+        filters = [filter for filter, count in self.filters.items() if count]
+        method, boot = self.member.method, self.member.disk.boot
+        self.coordination.use_method(method, filters, self.now, _announcement(method, boot))
         self.wake()
 
     def publish(self, publication: Publication) -> None:
@@ -260,7 +260,7 @@ class Life:
                 self._take_held(peer)
             else:
                 self._take0(peer, frame)
-        elif isinstance(frame, INTEREST):
+        elif isinstance(frame, InterestFrame):
             self.coordination.received(peer, frame, self.now)
         elif isinstance(frame, Ack):
             self.spools[peer].acknowledge(frame.position)
@@ -398,3 +398,8 @@ class Life:
 
 def _put_chunk(key: tuple[str, int, int], chunk: bytes, disk: Disk) -> None:
     disk.chunks[key] = chunk
+
+
+def _announcement(method: str, seed: int) -> Announcement | None:
+    """None: the method's own. A summary takes a seed that nobody knows, and here one that makes it happen again."""
+    return BloomAnnouncement(seed, linger=1.0) if method == BLOOM else None

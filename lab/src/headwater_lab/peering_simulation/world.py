@@ -231,7 +231,7 @@ class World:
     # ---- faults --------------------------------------------------------------------------------------------------
 
     def fault(self) -> None:
-        self.random.choice((self._cut, self._cut_off, self._crash, self._crash, self._slow, self._join))()
+        self.random.choice((self._cut, self._cut_off, self._crash, self._crash, self._slow, self._join, self._switch))()
 
     def _cut(self) -> None:
         one, two = self.random.sample(sorted(self.members), 2)
@@ -267,6 +267,13 @@ class World:
         before = member.slowness
         member.slowness = 0.1
         self.clock.after(1.0, lambda: setattr(member, "slowness", before))
+
+    def _switch(self) -> None:
+        """A node uses another method from now on."""
+        member = self._living()
+        if member is not None and member.life is not None:
+            member.method = self.random.choice(NAMES)
+            member.life.use_method()
 
     def _join(self) -> None:
         if len(self.members) >= 5:
