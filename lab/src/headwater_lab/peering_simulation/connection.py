@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.peering.frames.frame import Run
 from headwater.peering.frames.reading import FrameReader
 from headwater.peering.liveness import Liveness
 from headwater_lab.peering_simulation.network import End
+
+if TYPE_CHECKING:
+    from headwater_lab.peering_simulation.world import Subscriber
 
 BEAT: Final = 0.5
 PATIENCE: Final = 1.6
@@ -23,3 +26,10 @@ class Connection:
         self.liveness = Liveness(now, BEAT, PATIENCE)
         self.held: deque[Run] = deque()
         """QoS ≥ 1 runs that wait for room in spools."""
+
+
+class Waiting(NamedTuple):
+    """A subscriber whose SUBACK is held."""
+
+    subscriber: Subscriber
+    asked: float

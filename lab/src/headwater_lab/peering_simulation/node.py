@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headwater.peering.applied import Applied
 from headwater.peering.coordination import Coordination
@@ -33,7 +33,7 @@ from headwater.peering.methods.method import Announcement
 from headwater.peering.spool import LinkSpool, SpooledRun
 from headwater.routing.feed import FILTER_ADDED, FILTER_REMOVED, RouteChange
 from headwater.routing.topics import matches
-from headwater_lab.peering_simulation.connection import BEAT, Connection
+from headwater_lab.peering_simulation.connection import BEAT, Connection, Waiting
 from headwater_lab.peering_simulation.disk import Batch, Disk, JournaledSpools
 from headwater_lab.peering_simulation.network import End
 
@@ -45,13 +45,6 @@ PACKET: Final = 10
 """Bytes of a packet: its number, behind what stands for a header."""
 RUN: Final = 4
 """Messages that are published together at most."""
-
-
-class Waiting(NamedTuple):
-    """A subscriber whose SUBACK is held."""
-
-    subscriber: Subscriber
-    asked: float
 
 
 class Life:
