@@ -325,7 +325,7 @@ def test_in_a_full_mesh_nobody_speaks_for_others() -> None:
 
 
 def test_too_many_filters_of_a_peer_mean_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(HEARINGS, "subscribe", lambda: SubscribeHearing(max_kept=1500))
+    monkeypatch.setitem(HEARINGS, "subscribe", lambda: SubscribeHearing(max_kept=700))
     first = heard(Change("b", Stamp(1, 2), b"+\0\1x"))
     assert first.links("y") == ()
     node = heard(Change("b", Stamp(1, 2), b"+\0\1x+\0\1y+\0\1z"), Change("b", Stamp(1, 3), b"-\0\1x"))

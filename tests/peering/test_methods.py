@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -122,7 +123,23 @@ def test_filters_beyond_the_bound_are_too_much() -> None:
         one.take(Told(True, b"".join(b"\0\4%04d" % number for number in range(1000))))
     deep = SubscribeHearing(max_kept=100_000)
     with pytest.raises(TooMuch):
-        deep.take(Told(False, b"+\x03\xe7" + b"+/" * 499 + b"+"))
+        deep.take(Told(False, b"+\x03\xe9" + b"a/" * 500 + b"+"))
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["%d", "%d/a/b/c", "%d/+/x/+/y/+", "+/%d/" + "a/%d/" * 50 + "b", "%d" + "/+" * 100, "+/%d/漢字漢字漢字", "%d/#"],
+)
+def test_kept_filters_count_as_what_they_take(form: str) -> None:
+    """Roughly: dictionaries grow in leaps."""
+    filters = [form.replace("%d", f"{number:06}") for number in range(1000)]
+    data = b"".join(len(each.encode()).to_bytes(2, "big") + each.encode() for each in filters)
+    one = SubscribeHearing()
+    tracemalloc.start()
+    one.take(Told(True, data))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.7 * taken < one.kept < 2.5 * taken
 
 
 def test_removed_filters_take_no_room() -> None:

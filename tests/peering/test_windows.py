@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.peering import windows as module
 from headwater.peering.forwarding import GRAPH, Forwarding
 from headwater.peering.frames.frame import MalformedFrame, Run
 from headwater.peering.windows import LIVES, ORIGINS, WINDOW, Window, Windows
@@ -67,10 +66,9 @@ def test_lives_are_apart_and_bounded() -> None:
     assert windows.take1("a", LIVES, 7, 1) == 1
 
 
-def test_origins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origins_are_bounded() -> None:
     assert WINDOW // 8 * LIVES * ORIGINS == 32 << 20
-    monkeypatch.setattr(module, "ORIGINS", 3)
-    windows = Windows()
+    windows = Windows(origins=3)
     for number in range(10):
         windows.take1(f"n{number}", 1, 0, 1)
         windows.take0(f"n{number}", 1, 0, 1)

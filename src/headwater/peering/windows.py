@@ -92,9 +92,10 @@ class Window:
 
 
 class Windows:
-    """Of all origins."""
+    """Of all origins, so many at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, origins: int = ORIGINS) -> None:
+        self._origins = origins
         self._newest: dict[str, tuple[int, int]] = {}
         self._windows: dict[str, dict[int, Window]] = {}
 
@@ -103,7 +104,7 @@ class Windows:
         newest = self._newest.get(origin)
         last = counter + count - 1
         if newest is None or boot > newest[0] or (boot == newest[0] and last > newest[1]):
-            if newest is None and len(self._newest) >= ORIGINS:
+            if newest is None and len(self._newest) >= self._origins:
                 del self._newest[next(iter(self._newest))]
             self._newest[origin] = (boot, last)
             if newest is None or boot > newest[0] or counter > newest[1]:
@@ -119,7 +120,7 @@ class Windows:
         lives = self._windows.pop(origin, None)
         if lives is None:
             lives = {}
-            if len(self._windows) >= ORIGINS:
+            if len(self._windows) >= self._origins:
                 del self._windows[next(iter(self._windows))]
         self._windows[origin] = lives
         found = lives.pop(boot, None)

@@ -71,7 +71,10 @@ class FrameReader:
             if self._unread < v1.HEAD.size + size:
                 self._wanted = v1.HEAD.size + size
                 return None
-            frame = v1.decode(kind, self._data[start : start + size])
+            if kind == v1.RUN0 or kind == v1.RUN1:
+                frame: Frame = v1.read_run(kind, self._data, start, start + size)
+            else:
+                frame = v1.decode(kind, self._data[start : start + size])
         except MalformedFrame as error:
             self._error = error
             raise

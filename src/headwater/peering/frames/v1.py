@@ -91,21 +91,28 @@ def _run(run: Run) -> bytes:
     return head + packets
 
 
-def _read_run(kind: int, body: bytes) -> Run:
-    at = U64.size if kind == RUN1 else 0
-    if len(body) < at + _RUN.size:
+def read_run(kind: int, data: bytes, at: int, end: int) -> Run:
+    """The run whose body is `data[at:end]`: packets are copied once. Raises MalformedFrame."""
+    position = 0
+    if kind == RUN1:
+        position = int.from_bytes(data[at : min(at + U64.size, end)], "big")
+        at += U64.size
+        if not position:
+            raise MalformedFrame("a run of QoS 1 without a position")
+    if at + _RUN.size > end:
         raise MalformedFrame("the frame ends too early")
-    position = int.from_bytes(body[:at], "big")
-    protocol, hops, count, publisher, counter, boot, _ = _RUN.unpack_from(body, at)
-    fields = Fields(body)
-    fields.at = at + _RUN.size - 1
-    origin = fields.node(may_be_empty=True)
-    packets = fields.rest()
-    if protocol not in (4, 5) or not count or (kind == RUN1 and not position):
+    protocol, hops, count, publisher, counter, boot, size = _RUN.unpack_from(data, at)
+    at += _RUN.size
+    origin = ""
+    if size:
+        fields = Fields(data[at - 1 : min(at + size, end)])
+        origin = fields.node()
+        at += size
+    if (protocol != 4 and protocol != 5) or not count:
         raise MalformedFrame("malformed head of a run")
-    if len(packets) < 2 * count or counter + count > MAX_NUMBER or position + count > MAX_NUMBER:
+    if end - at < 2 * count or counter + count > MAX_NUMBER or position + count > MAX_NUMBER:
         raise MalformedFrame("malformed run")
-    return Run(protocol, hops, count, publisher, counter, origin, boot, position, packets)
+    return Run(protocol, hops, count, publisher, counter, origin, boot, position, data[at:end])
 
 
 # ---- all others ---------------------------------------------------------------------------------------------------
@@ -226,9 +233,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(kind: int, body: bytes) -> Frame:
-    """Raises MalformedFrame."""
-    if kind in (RUN0, RUN1):
-        return _read_run(kind, body)
+    """Of any kind but runs. Raises MalformedFrame."""
     fields = Fields(body)
     frame = _READERS[kind][1](fields)
     fields.end()
