@@ -30,8 +30,6 @@ class Mutant(NamedTuple):
     name: str
     what: str
     edits: tuple[Edit, ...]
-    first: int = 0
-    """The seed to begin with: near one that has found it."""
 
 
 MUTANTS = (
@@ -50,7 +48,6 @@ MUTANTS = (
         "any-acknowledgement-will-do",
         "an acknowledgement of an older change releases who waits for a newer one",
         (Edit("barrier.py", "if number is None or each.number <= number:", "if True:"),),
-        235,
     ),
     Mutant(
         "relay-acknowledges-at-once",
@@ -67,7 +64,6 @@ MUTANTS = (
         "not-sure-means-no",
         "a link that came up is believed before it is synced",
         (Edit("exchange.py", "self.is_synced = False", "self.is_synced = True"),),
-        10,
     ),
     Mutant(
         "unknown-member-wants-nothing",
@@ -164,7 +160,6 @@ def judge(mutant: Mutant, project: Path) -> str:
             path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
         paths = os.pathsep.join(map(str, (source, project / "lab" / "src")))
         command = [sys.executable, "-m", "headwater_lab.peering_simulation", "--seeds", SEEDS, "--stop"]
-        command += ["--first", str(mutant.first)]
         environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode not in (0, 1):

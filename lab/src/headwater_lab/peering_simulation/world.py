@@ -93,6 +93,7 @@ class World:
         self.frames_when_quiet = 0
         self.spool_bytes = self.random.choice((600, 3000, 1 << 20))
         self.method = method
+        self.faults = self.random.choice((0, 1, 1, 2, 3, 5))
         names = [f"n{number}" for number in range(self.random.randint(2, 4))]
         self.edges = self._graph(names) if self.random.random() < 0.5 else None
         for name in names:
@@ -154,15 +155,15 @@ class World:
         if self.edges is None:
             # Until the peer has told all, this node takes it for one that wants everything.
             for subscriber in self.subscribers:
-                if subscriber.node == peer and subscriber.granted is not None:
-                    subscriber.informed.setdefault(node, self.clock.now)
+                if subscriber.node == peer and subscriber.granted is not None and node not in subscriber.informed:
+                    subscriber.informed[node] = self.clock.now
+                    self.clock.after(0.0, partial(self.publish, self._topic_for(subscriber), node))
 
     def subscribed(self, subscriber: Subscriber, is_late: bool) -> None:
         """SUBACK. Whoever was linked all the time has to know, unless the wait was over before."""
         subscriber.granted = self.clock.now
         subscriber.informed[subscriber.node] = self.clock.now
-        topics = [topic for topic in TOPICS if matches(subscriber.filter, topic)]
-        self.clock.after(0.0, lambda: self.publish(self.random.choice(topics)))  # a client that knows of it
+        self.clock.after(0.0, partial(self.publish, self._topic_for(subscriber)))  # a client that knows of it
         if not is_late:
             for node in self._reached(subscriber.node, self.links & subscriber.links_when_asked):
                 subscriber.informed.setdefault(node, self.clock.now)
@@ -200,9 +201,9 @@ class World:
             gone.ended = self.clock.now
             member.life.count(gone.filter, -1)
 
-    def publish(self, topic: str = "") -> None:
-        """A client of any node sends some messages at once."""
-        member = self._living()
+    def publish(self, topic: str = "", node: str = "") -> None:
+        """A client sends some messages at once; of any topic and any node, unless they are named."""
+        member = self.members[node] if node else self._living()
         if member is None or member.life is None:
             return
         topic = topic or self.random.choice(TOPICS)
@@ -215,6 +216,12 @@ class World:
             publication.owed = {each.number for each in self.subscribers if self._has_to_know(member.node, each)}
             self.publications.append(publication)
             member.life.publish(publication)
+        if qos and self.faults and self.clock.now < HEALED - 1.0 and self.random.random() < 0.1:
+            # While commits are under way, and what they are about is on its way.
+            self.clock.after(self.random.uniform(0.0, 0.05), self._crash)
+
+    def _topic_for(self, subscriber: Subscriber) -> str:
+        return self.random.choice([topic for topic in TOPICS if matches(subscriber.filter, topic)])
 
     def _has_to_know(self, node: str, subscriber: Subscriber) -> bool:
         if subscriber.granted is None:
@@ -304,7 +311,7 @@ class World:
             self.clock.at(random.uniform(1.0, HEALED), self.unsubscribe)
         for _ in range(random.randint(10, 40)):
             self.clock.at(random.uniform(0.0, SETTLED - 3.0), self.publish)
-        for _ in range(random.choice((0, 1, 1, 2, 3, 5))):
+        for _ in range(self.faults):
             self.clock.at(random.uniform(1.0, HEALED - 1.0), self.fault)
         self.clock.run(HEALED)
         self.network.heal()
