@@ -55,6 +55,8 @@ class Subscriber:
         self.links_when_asked: set[tuple[str, str]] = set()
         self.informed: dict[str, float] = {}
         """Nodes that have to know of it, and since when."""
+        self.by_link: dict[str, float] = {}
+        """Those of them that have to because a link to them came up."""
         self.got: list[tuple[float, Publication]] = []
 
 
@@ -150,13 +152,17 @@ class World:
         self.changes.append(self.clock.now)
         if not is_up:
             self.links.discard((node, peer))
+            for subscriber in self.subscribers:
+                # The link may have broken before all was told over it: what was known before counts again.
+                if subscriber.node == peer and self.clock.now - subscriber.by_link.get(node, -QUIET) < QUIET:
+                    del subscriber.by_link[node], subscriber.informed[node]
             return
         self.links.add((node, peer))
         if self.edges is None:
             # Until the peer has told all, this node takes it for one that wants everything.
             for subscriber in self.subscribers:
                 if subscriber.node == peer and subscriber.granted is not None and node not in subscriber.informed:
-                    subscriber.informed[node] = self.clock.now
+                    subscriber.informed[node] = subscriber.by_link[node] = self.clock.now
                     self.clock.after(0.0, partial(self.publish, self._topic_for(subscriber), node))
 
     def subscribed(self, subscriber: Subscriber, is_late: bool) -> None:
