@@ -1,0 +1,3 @@
+"""Frames of a link between two nodes; see `frame.py`."""
+
+from __future__ import annotations

@@ -1,0 +1,258 @@
+"""What a link owes its peer: QoS ≥ 1 messages by position, until the peer has acknowledged them.
+
+Theory. Messages for a peer get consecutive positions. Those of one commit are one block on disk, under the position of
+its first message. A position goes through these states, each a number up to which it holds:
+
+    appended ≥ sealed (written into a commit) ≥ durable (it is on disk) ≥ sent ≥ acknowledged (blocks are dropped)
+
+Nothing is sent before it is durable: else a node that dies in between would give the position to another message, which
+the peer would take for one that it has. The publisher is acknowledged when its message is durable in all spools, and a
+block is dropped when the peer has acknowledged its last message, which it does when what follows from it is on the
+peer's disk. After a reconnect the peer says how far it has come (Resume), and the rest is sent again.
+
+A spool has a name, for which the boot that made it serves: one that is empty at a start counts anew under another name,
+so that nothing has to be written when the last block is dropped.
+
+Full: `has_room` is False, and publishers are paused, as for the store. Relayed messages may use a share more for each
+hop that they have come, up to twice the bound: whoever is further on its way never waits for those behind it, so nodes
+in a ring that are all full do not wait for each other for ever (a structured buffer pool). Sent and not acknowledged
+are `in_flight` bytes at most: so much the receiver may have to keep until its own spools have room.
+
+Storage (`SpoolStorage`) is the journal's; with `durability = none`, `MemoryStorage`, and a crash loses what is in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple, Protocol
+
+from headwater.peering.frames.fields import Fields
+from headwater.peering.frames.frame import MalformedFrame, Spool
+
+FORM: Final = 1
+"""Of blocks on disk."""
+MAX_BYTES: Final = 256 << 20
+IN_FLIGHT: Final = 1 << 20
+RECENT: Final = 1 << 20
+"""Bytes of blocks that are not read from disk again when they are sent."""
+ENTRY: Final = 64
+"""Bytes that a run counts with beside its packets and its publisher's name."""
+
+
+class SpooledRun(NamedTuple):
+    """`messages` PUBLISH packets of one client as they came in; see `frames.Run`. `origin` is never ""."""
+
+    protocol: int
+    hops: int
+    messages: int
+    counter: int
+    origin: str
+    boot: int
+    client_id: str
+    packets: bytes
+
+
+class Block(NamedTuple):
+    spool: int
+    first: int
+    messages: int
+    size: int
+
+
+class SpoolStorage(Protocol):
+    """Blocks by peer and first position. What is put is durable when the commit is that it becomes part of."""
+
+    def put(self, peer: str, block: Block, data: bytes) -> None: ...
+
+    def get(self, peer: str, first: int) -> bytes: ...
+
+    def drop(self, peer: str, first: int) -> None: ...
+
+    def blocks(self, peer: str) -> list[Block]:
+        """In order."""
+        ...
+
+
+class MemoryStorage:
+    """For `durability = none`, and for tests."""
+
+    def __init__(self) -> None:
+        self.data: dict[tuple[str, int], tuple[Block, bytes]] = {}
+
+    def put(self, peer: str, block: Block, data: bytes) -> None:
+        self.data[peer, block.first] = (block, data)
+
+    def get(self, peer: str, first: int) -> bytes:
+        return self.data[peer, first][1]
+
+    def drop(self, peer: str, first: int) -> None:
+        self.data.pop((peer, first), None)
+
+    def blocks(self, peer: str) -> list[Block]:
+        return sorted(block for (owner, _), (block, _) in self.data.items() if owner == peer)
+
+
+class LinkSpool:
+    """Of one peer. `boot` names it if there is nothing from before."""
+
+    def __init__(
+        self,
+        storage: SpoolStorage,
+        peer: str,
+        boot: int,
+        max_bytes: int = MAX_BYTES,
+        in_flight: int = IN_FLIGHT,
+        hop_limit: int = 1,
+    ) -> None:
+        self.peer = peer
+        self.max_bytes = max_bytes
+        self.in_flight = in_flight
+        self.hop_limit = hop_limit
+        self._storage = storage
+        self._blocks = deque(storage.blocks(peer))
+        self.spool = self._blocks[0].spool if self._blocks else boot
+        self.acknowledged = self._blocks[0].first - 1 if self._blocks else 0
+        self.appended = self._blocks[-1].first + self._blocks[-1].messages - 1 if self._blocks else 0
+        self.sealed = self.durable = self.appended
+        self.bytes = sum(block.size for block in self._blocks)
+        self._sent: int | None = None
+        self._flying: deque[tuple[int, int]] = deque()
+        self._flying_bytes = 0
+        self._open: list[SpooledRun] = []
+        self._open_bytes = 0
+        self._recent: dict[int, bytes] = {}
+        self._recent_bytes = 0
+
+    # ---- towards the disk ----------------------------------------------------------------------------------------
+
+    def has_room(self, hops: int = 0) -> bool:
+        """For messages that are published here (0 hops), or have come so many."""
+        return self.bytes < self.max_bytes + self.max_bytes * hops // self.hop_limit
+
+    def append(self, run: SpooledRun) -> int:
+        """The position of its first message."""
+        first = self.appended + 1
+        self.appended += run.messages
+        self._open.append(run)
+        size = len(run.packets) + len(run.client_id) + ENTRY
+        self._open_bytes += size
+        self.bytes += size
+        return first
+
+    def seal(self) -> int:
+        """Write what was appended since the last time into the commit that is being made; the last position in it."""
+        if self._open:
+            first = self.sealed + 1
+            data = encode_block(self._open)
+            self._storage.put(self.peer, Block(self.spool, first, self.appended - self.sealed, len(data)), data)
+            self._blocks.append(Block(self.spool, first, self.appended - self.sealed, len(data)))
+            self.bytes += len(data) - self._open_bytes
+            self._open = []
+            self._open_bytes = 0
+            self.sealed = self.appended
+            self._remember(first, data)
+        return self.sealed
+
+    def committed(self, position: int) -> None:
+        """All up to there is on disk."""
+        self.durable = max(self.durable, position)
+
+    # ---- towards the peer ----------------------------------------------------------------------------------------
+
+    def greeting(self) -> Spool:
+        """What to say when the link is up; the peer answers with Resume."""
+        self._sent = None
+        return Spool(self.spool, self.acknowledged + 1)
+
+    def resume(self, spool: int, position: int) -> None:
+        """The peer wants what is behind that. Raises MalformedFrame."""
+        if spool != self.spool or not self.acknowledged <= position <= self.durable:
+            raise MalformedFrame(f"resumed at {position} of {spool}")
+        self._sent = position
+        self._flying.clear()
+        self._flying_bytes = 0
+
+    def cut(self) -> None:
+        """The link is down."""
+        self._sent = None
+
+    def take(self) -> list[tuple[int, SpooledRun]]:
+        """What may be sent now, with positions; it counts as sent."""
+        found: list[tuple[int, SpooledRun]] = []
+        if self._sent is None or self._sent >= self.durable:
+            return found
+        for block in self._blocks:
+            if block.first > self.durable or self._flying_bytes >= self.in_flight:
+                break
+            if block.first + block.messages - 1 > self._sent:
+                self._take_from(block, found)
+        return found
+
+    def acknowledge(self, position: int) -> None:
+        """Raises MalformedFrame if that was not sent."""
+        if self._sent is None or position > self._sent:
+            raise MalformedFrame(f"acknowledgement of {position}, which was not sent")
+        self.acknowledged = max(self.acknowledged, position)
+        while self._flying and self._flying[0][0] <= position:
+            self._flying_bytes -= self._flying.popleft()[1]
+        while self._blocks and self._blocks[0].first + self._blocks[0].messages - 1 <= position:
+            block = self._blocks.popleft()
+            self._storage.drop(self.peer, block.first)
+            self.bytes -= block.size
+            self._forget(block.first)
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the peer has not acknowledged."""
+        return self.appended - self.acknowledged
+
+    def _take_from(self, block: Block, found: list[tuple[int, SpooledRun]]) -> None:
+        assert self._sent is not None
+        data = self._recent.get(block.first)
+        if data is None:
+            data = self._storage.get(self.peer, block.first)
+        position = block.first
+        for run in decode_block(data):
+            last = position + run.messages - 1
+            if last > self._sent and self._flying_bytes < self.in_flight:
+                found.append((position, run))
+                self._sent = last
+                self._flying.append((last, len(run.packets)))
+                self._flying_bytes += len(run.packets)
+            position = last + 1
+
+    def _remember(self, first: int, data: bytes) -> None:
+        self._recent[first] = data
+        self._recent_bytes += len(data)
+        while self._recent_bytes > RECENT:
+            self._forget(next(iter(self._recent)))
+
+    def _forget(self, first: int) -> None:
+        self._recent_bytes -= len(self._recent.pop(first, b""))
+
+
+def encode_block(runs: list[SpooledRun]) -> bytes:
+    """form:1, then for each run
+    size:4 protocol:1 hops:1 count:2 counter:8 boot:4 origin:text1 client:text2 packets"""
+    made = bytearray((FORM,))
+    for run in runs:
+        origin, client = run.origin.encode(), run.client_id.encode()
+        entry = bytearray((run.protocol, run.hops))
+        entry += run.messages.to_bytes(2, "big") + run.counter.to_bytes(8, "big") + run.boot.to_bytes(4, "big")
+        entry += len(origin).to_bytes(1, "big") + origin + len(client).to_bytes(2, "big") + client
+        made += (len(entry) + len(run.packets)).to_bytes(4, "big") + entry + run.packets
+    return bytes(made)
+
+
+def decode_block(data: bytes) -> list[SpooledRun]:
+    """Raises MalformedFrame: the disk has something else than was written."""
+    fields = Fields(data)
+    if fields.u8() != FORM:
+        raise MalformedFrame("a block of a spool in an unknown form")
+    found = []
+    while fields.at < len(data):
+        entry = Fields(fields.take(fields.u32()))
+        protocol, hops, count, counter, boot = entry.u8(), entry.u8(), entry.u16(), entry.u64(), entry.u32()
+        origin, client_id = entry.node(), entry.text(entry.u16())
+        found.append(SpooledRun(protocol, hops, count, counter, origin, boot, client_id, entry.rest()))
+    return found
