@@ -213,7 +213,7 @@ class BrokerGate(Gate):
 
     @property
     def largest_payload(self) -> int:
-        return self.broker.server.admission.max_payload_size
+        return self.broker.server.admission.largest_payload
 
     def is_ready(self) -> bool:
         broker = self.broker
