@@ -1,8 +1,8 @@
 """Whether a message is let in, whoever publishes it: `admit` asks all there is to ask, in one order.
 
-Theory. Messages come in by five doors: a PUBLISH (that of a bridge is one), REST, a will, and the program around the
-broker. Each makes a `Publication` and gets None, and then routes `publication.message`, or a `Denied`, and says so in
-its own words. What a door does not ask is said once, by its `Door`:
+Theory. Messages come in by four doors: a PUBLISH (a bridge's is one), REST, a will, and the program around the broker.
+Each makes a `Publication`. If `admit` returns None, the door routes `publication.message`; if it returns a `Denied`, the
+door says so in its own words. What is not asked at a door is said once, by its `Door`:
 
     question, in this order            PUBLISH            REST      will               program
     ---------------------------------- ------------------ --------- ------------------ --------------
