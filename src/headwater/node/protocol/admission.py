@@ -1,8 +1,8 @@
 """Whether a message is let in, whoever publishes it: `admit` asks all there is to ask, in one order.
 
 Theory. Messages come in by four doors: a PUBLISH (a bridge's is one), REST, a will, and the program around the broker.
-Each makes a `Publication`. If `admit` returns None, the door routes `publication.message`; if it returns a `Denied`, the
-door says so in its own words. What is not asked at a door is said once, by its `Door`:
+Each makes a `Publication`. If `admit` returns None, the door routes `publication.message`; if it returns a `Denied`,
+the door says so in its own words. What is not asked at a door is said once, by its `Door`:
 
     question, in this order            PUBLISH            REST      will               program
     ---------------------------------- ------------------ --------- ------------------ --------------
@@ -180,7 +180,7 @@ class Admission:
         if publisher is None:
             return None
         topic, rights = publication.message.topic, publisher.rights
-        steers = publication.is_trusted or self.access.may_steer(rights, publisher.client_id)
+        steers = publication.is_trusted or self.access.rights.may_steer(rights, publisher.client_id)
         if may_publish(topic, rights, steers):
             return None
         self.access.refused_publishes += 1

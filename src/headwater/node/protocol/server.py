@@ -93,7 +93,7 @@ class Server(Flow):
         access = self.access = Access(self, config.access)
         delivering = self.delivering = Delivering(self)
         sharing = self.sharing = Sharing(self, delivering)
-        self.retained_sender = RetainedSender(self, delivering, access.may_still_publish)
+        self.retained_sender = RetainedSender(self, delivering, access.rights.may_still_publish)
         delivering.sharing = sharing
         delivering.retained_sender = self.retained_sender
         hot.delivering = delivering
