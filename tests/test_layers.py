@@ -68,12 +68,12 @@ INSIDE_NODE: dict[str, str] = {
         delivery delivery.coordinator delivery.figures delivery.properties delivery.storing
         delivery.known_properties""",
     "protocol": """protocol protocol.* access access.access access.limits access.passwords access.quotas
-        access.rules access.publish_rights access.tokens access.verifier access.verifying destinations.fanouts
-        destinations.groups destinations.local destinations.members destinations.recipients advice advice.advising
-        advice.document advice.figures advice.weights bridge bridge.inside bridge.path bridge.bridge bridge.bridges
-        bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump bridge.view
-        persistence.committing persistence.recovery persistence.persistence delivery.trimming delivery.opening
-        transports.handshakes""",
+        access.rights_book access.rules access.publish_rights access.tokens access.verifier access.verifying
+        destinations.fanouts destinations.groups destinations.local destinations.members destinations.recipients
+        advice advice.advising advice.document advice.figures advice.weights bridge bridge.inside bridge.path
+        bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
+        bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming
+        delivery.opening persistence.storage transports.accepting transports.handshakes""",
     "operations": """ broker run operations operations.* delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.serving admin admin.* http
         http.*""",

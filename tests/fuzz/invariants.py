@@ -11,7 +11,6 @@ from headwater.node.destinations.groups import SharedGroups
 from headwater.node.destinations.members import Members
 from headwater.node.destinations.recipients import Recipients
 from headwater.node.plane.channel import Channel
-from headwater.node.protocol.connecting import FOR_EVER
 from headwater.node.protocol.retained_sender import pending_of
 from headwater.node.protocol.server import Server
 from headwater.node.protocol.sharing import has_room
@@ -19,6 +18,7 @@ from headwater.routing.dispatcher import Member
 from headwater.routing.reports import LONGEST_TIME, MOST_WAITING
 from headwater.session.connection import CLOSING, CONNECTED, alias_size
 from headwater.session.session import Session
+from headwater.wire.primitives import FOR_EVER
 
 
 def check(server: Server) -> None:
@@ -37,7 +37,7 @@ def check(server: Server) -> None:
     for topic, fanout in server.hot.fanouts.topics.items():
         _check_fanout(server, topic, fanout)
     connected = [channel for channel in server.channels if channel.state == CONNECTED]
-    assert server.connecting.connected == len(connected)
+    assert server.attaching.connected == len(connected)
 
 
 def _check_channel(server: Server, channel: Channel) -> None:

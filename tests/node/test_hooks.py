@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from headwater.message import Delivery, Message, Subscription
-from headwater.node.broker import HOUSEKEEPING, Broker
+from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.hooks import EVENTS, FILTER, GUARD, WATCHER, Challenge, Event, Hooks, Refusal
 from headwater.node.plane.channel import Channel
+from headwater.node.protocol.housekeeping import HOUSEKEEPING
 from headwater.node.protocol.statistics import Statistics, statistics_of
 from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session

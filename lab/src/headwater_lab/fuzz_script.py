@@ -181,7 +181,7 @@ class Stage:
             raise ScriptError("dealing with a packet or timer raised")
         if server.budget.used < 0:
             raise ScriptError(f"{server.budget.used} bytes are in use")
-        if server.connecting.connected != sum(channel.state == CONNECTED for channel in server.channels):
+        if server.attaching.connected != sum(channel.state == CONNECTED for channel in server.channels):
             raise ScriptError("connections are counted wrongly")
 
 

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -25,37 +22,31 @@ from headwater.node.access.settings import AccessSettings
 from headwater.node.bridge.orphans import remove_orphans
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
+from headwater.node.persistence.storage import Storage
 from headwater.node.plane.loop import EpollPlane, GuestPlane
 from headwater.node.plane.selector import HotEventLoop
 from headwater.node.protocol.admission import PROGRAM, TOO_MANY_TOPICS, Publication
 from headwater.node.protocol.group_view import GroupView, view_groups
+from headwater.node.protocol.housekeeping import Housekeeping
 from headwater.node.protocol.server import Server
 from headwater.node.protocol.statistics import Statistics, statistics_of
-from headwater.node.protocol.sys_topics import SysTopics
-from headwater.node.transports.handshakes import Handshaking
+from headwater.node.transports.accepting import Accepting, open_listeners
 from headwater.node.transports.listener import Listener
-from headwater.node.transports.settings import ListenerSettings
 from headwater.routing.topics import InvalidTopicName
 from headwater.wire.reasons import SERVER_SHUTTING_DOWN
 
 if TYPE_CHECKING:
     from headwater.disk.errors import StorageError
-    from headwater.disk.room import Room
     from headwater.node.advice.advising import Receiver
     from headwater.node.advice.document import Advice
     from headwater.node.bridge.bridges import Bridges
     from headwater.node.bridge.preparing import Prepared
     from headwater.node.bridge.view import BridgeView
-    from headwater.node.delivery.trimming import Trimming
     from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
-    from headwater.node.persistence.persistence import Persistence
     from headwater.store.store import Store
 
 log = logging.getLogger("headwater.broker")
-
-HOUSEKEEPING = 5.0
-"""Seconds between looks for retained messages that expired."""
 
 
 class TooManyTopics(ValueError):
@@ -80,19 +71,19 @@ class Broker:
         self.addresses: list[tuple[str, int]] = []
         self.listeners: list[Listener] = []
         self._started_at = 0.0
-        self._sys: SysTopics | None = None
-        self._backend = backend
-        self.store = store
-        """Where messages are stored; None, also before the start: nowhere."""
-        self._trimming: Trimming | None = None
-        self._persistence: Persistence | None = None
+        self._storage = Storage(self.server, backend, store)
         self.failure: StorageError | None = None
         """Why the broker has stopped serving by itself."""
         self.on_failure: Callable[[], None] | None = None
         self._bridges: Bridges | None = None
-        self._handshaking: Handshaking | None = None
+        self._accepting: Accepting | None = None
         self._changing: asyncio.Task[None] | None = None
         self._is_stopping = False
+
+    @property
+    def store(self) -> Store | None:
+        """Where messages are stored; None, also before the start: nowhere."""
+        return self._storage.store
 
     @property
     def port(self) -> int:
@@ -114,7 +105,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         server = self.server
         bridges = self.prepare_bridges(self.config)
-        self.listeners = _open_all([Listener(settings) for settings in listener_settings(self.config)])
+        self.listeners = open_listeners(self.config)
+        accepting = self._accepting = Accepting(server, self.listeners)
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is None:
             plane = EpollPlane(server.hot, server.timers, loop.hot_selector.epoll)
             loop.hot_selector.plane = plane
@@ -123,35 +115,22 @@ class Broker:
             server.plane = GuestPlane(server.hot, server.timers, loop)
         self._started_at = time.monotonic()
         try:
-            await self._serve(bridges)
+            await self._serve(accepting, bridges)
         except BaseException:
             await self.stop()
             raise
         self.hooks.tell("started", self)
 
-    async def _serve(self, bridges: list[Prepared]) -> None:
+    async def _serve(self, accepting: Accepting, bridges: list[Prepared]) -> None:
         server = self.server
-        self._persistence = self._open_data()
-        self._look_after_the_store()
+        self._storage.open(self._storage_failed)
         self._take_advice()
         server.deciding.clock = self._look_at_the_clock
         self.hooks.on_change = self._hooks_changed
         self._hooks_changed()
-        self._housekeeping()
-        if self.config.sys_interval:
-            self._sys = SysTopics(server, self._started_at)
-            self._sys_tick()
+        Housekeeping(server, self._started_at).start()
         await self.use_bridges(bridges)
-        if any(listener.settings.tls is not None for listener in self.listeners):
-            self._handshaking = Handshaking.start(server)
-        for listener in self.listeners:
-            listener.watch = server.plane.watch
-            listener.begin_step = None if self._handshaking is None else self._handshaking.begin
-            listener.located = server.strangers.moved
-            for each in listener.sockets:
-                if not listener.settings.unix:
-                    self.addresses.append(each.getsockname()[:2])
-                server.plane.listen(each.fileno(), partial(self._accept, listener, each))
+        self.addresses = accepting.start()
         server.plane.wake()
 
     async def stop(self) -> None:
@@ -164,11 +143,7 @@ class Broker:
             await self._bridges.stop()
         self._let_nobody_in()
         server.hot.now = time.monotonic()
-        if self._persistence is not None:
-            self._persistence.settle()  # who waits for an acknowledgement gets it
-        if self._trimming is not None:
-            await asyncio.to_thread(self._trimming.stop)
-            self._trimming = None
+        await self._storage.settle()
         for channel in list(server.channels):
             server.disconnect(channel, SERVER_SHUTTING_DOWN)
         server.plane.wake()
@@ -181,15 +156,10 @@ class Broker:
         server.background.finish()
         if server.advising is not None:
             server.advising.stop()
-        if self._persistence is not None:
-            self._persistence.close()
-            self._persistence = None
+        self._storage.close()
         server.timers.clear()
-        if self._handshaking is not None:
-            self._handshaking.stop()
-            self._handshaking = None
-            for listener in self.listeners:
-                listener.begin_step = None
+        if self._accepting is not None:
+            self._accepting.stop()
         server.plane.close()
         server.access.stop()
         loop = asyncio.get_running_loop()
@@ -199,10 +169,8 @@ class Broker:
 
     def _let_nobody_in(self) -> None:
         self.server.stopping = True
-        for listener in self.listeners:
-            for each in listener.sockets:
-                self.server.plane.unlisten(each.fileno())
-            listener.close()
+        if self._accepting is not None:
+            self._accepting.close()
 
     def prepare_bridges(self, config: Config) -> list[Prepared]:
         """Read the files of the bridges in these settings; nothing changes. Raises ConfigError, CertificateError."""
@@ -232,59 +200,6 @@ class Broker:
         """What can be seen of the bridges now."""
         return [] if self._bridges is None else self._bridges.views()
 
-    def _open_data(self) -> Persistence | None:
-        """Take up what is in the data folder, if there is one, and keep it up to date from now on."""
-        config = self.config
-        if self._backend is None and (not config.data_dir or config.durability == "none"):
-            return None
-        from headwater.node.persistence.persistence import Persistence
-        from headwater.node.persistence.schema import open_folder
-
-        backend = self._backend or open_folder(Path(config.data_dir))
-        try:
-            store = self._open_store()
-            try:
-                persistence = Persistence(self.server, backend, self._storage_failed, store, self._room())
-            except BaseException:
-                if store is not None:
-                    store.close()
-                raise
-        except BaseException:
-            backend.close()
-            raise
-        self.store = store
-        return persistence
-
-    def _room(self) -> Room | None:
-        if not self.config.data_dir:
-            return None
-        from headwater.disk.room import Room
-
-        return Room(Path(self.config.data_dir), self.config.disk_reserve)
-
-    def _open_store(self) -> Store | None:
-        if self.store is not None or not self.config.store.enabled:
-            return self.store
-        from headwater.disk.room import check_size
-        from headwater.node.delivery.opening import open_store
-
-        if self.config.disk_reserve is None:
-            check_size(Path(self.config.data_dir))
-        return open_store(Path(self.config.data_dir), self.config.store)
-
-    def _look_after_the_store(self) -> None:
-        if self.store is not None:
-            from headwater.node.delivery.trimming import Trimming
-
-            coordinator = self.server.coordinator
-            assert coordinator is not None
-            tell = partial(asyncio.get_running_loop().call_soon_threadsafe, coordinator.messages_were_removed)
-            assert self._persistence is not None
-            committer = self._persistence.committer
-            self._trimming = Trimming(self.store, tell, is_low=lambda: committer.is_paused)
-            self._persistence.on_low = self._trimming.hurry
-            self._trimming.start()
-
     def _take_advice(self) -> None:
         if self.config.advice.enabled:
             from headwater.node.advice.advising import Advising
@@ -296,18 +211,7 @@ class Broker:
     async def snapshot(self) -> Snapshot:
         """Copy sessions and messages, as they are on disk after the same commit, inside the data folder; who asks for
         it has to delete it. Raises StorageError, also if nothing is kept on disk."""
-        from headwater.node.persistence.backup import take_snapshot
-
-        if self._persistence is None:
-            return await asyncio.to_thread(take_snapshot, Path(self.config.data_dir), None)
-        persistence = self._persistence
-        return await asyncio.to_thread(
-            take_snapshot,
-            Path(self.config.data_dir),
-            persistence.backend,
-            store=self.store,
-            between=persistence.committer.between,
-        )
+        return await self._storage.snapshot()
 
     def _storage_failed(self, error: StorageError) -> None:
         """Nothing can be promised any more: all connections end without a word, and so should the process."""
@@ -361,8 +265,7 @@ class Broker:
     async def committed(self) -> None:
         """Return when all that has changed until now is on disk, a message of `publish` for example, if durability is
         `sync`; else at once. StorageError: the disk has failed, and it may not be there."""
-        if self._persistence is not None:
-            await self._persistence.committed()
+        await self._storage.committed()
 
     def disconnect(self, client_id: str, reason: int, server_reference: str | None = None) -> bool:
         """End a client's connection with this reason, perhaps sending it elsewhere; False when it has none."""
@@ -400,82 +303,3 @@ class Broker:
 
     def _hooks_changed(self) -> None:
         self.server.hot.enabled = not self.hooks.slow
-
-    def _accept(self, listener: Listener, listening: socket.socket) -> None:
-        handshaking = self._handshaking
-        if handshaking is not None and handshaking.is_full and listener.context is not None:
-            self.server.plane.unlisten(listening.fileno())
-            handshaking.when_free(partial(self._listen_again, listener, listening))
-            return
-        hot = self.server.hot
-        hot.now = time.monotonic()  # the time to connect counts from now, also in an event loop that slept
-        while self._accept_one(listener, listening) and time.monotonic() < hot.until:
-            pass  # those who are connected come first
-        self.server.plane.wake()
-
-    def _listen_again(self, listener: Listener, listening: socket.socket) -> None:
-        if not self._is_stopping and listening.fileno() >= 0:
-            self.server.plane.listen(listening.fileno(), partial(self._accept, listener, listening))
-
-    def _accept_one(self, listener: Listener, listening: socket.socket) -> bool:
-        """False: nobody is there."""
-        try:
-            connection, peer = listening.accept()
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            self._accept_failed(listener, listening, error)
-            return False
-        try:
-            connection.setblocking(False)
-            address, loopback = listener.address_of(peer)
-            self.server.accept(connection, address, loopback, listener)
-        except Exception:
-            self.server.stats.failures += 1
-            log.exception("serving a new connection failed")
-            connection.close()
-        return True
-
-    def _accept_failed(self, listener: Listener, listening: socket.socket, error: OSError) -> None:
-        """Out of file descriptors, most likely: leave the queue alone for a second instead of spinning."""
-        log.error("cannot accept a connection: %s; raise the limit of open files (ulimit -n)", error.strerror)
-        plane = self.server.plane
-        plane.unlisten(listening.fileno())
-
-        def again() -> None:
-            if not self.server.stopping:
-                plane.listen(listening.fileno(), partial(self._accept, listener, listening))
-
-        self.server.timers.at(self.server.hot.now + 1.0, again)
-
-    def _housekeeping(self) -> None:
-        now = self.server.hot.now
-        self.server.timers.at(now + HOUSEKEEPING, self._housekeeping)
-        for message in self.server.router.retained.expire(now):
-            self.server.hot.changed = self.server.journal is not None
-            self.hooks.tell("retained_expired", message)
-
-    def _sys_tick(self) -> None:
-        if self._sys is not None:
-            now = self.server.hot.now
-            self.server.timers.at(now + self.config.sys_interval, self._sys_tick)
-            self._sys.publish(now)
-
-
-def listener_settings(config: Config) -> list[ListenerSettings]:
-    """`host` and `port` are a listener of their own, unless there are others and neither was set."""
-    if config.listeners and not config.model_fields_set & {"host", "port"}:
-        return config.listeners
-    return [ListenerSettings(host=config.host, port=config.port), *config.listeners]
-
-
-def _open_all(listeners: list[Listener]) -> list[Listener]:
-    """All of them or none."""
-    for number, listener in enumerate(listeners):
-        try:
-            listener.open()
-        except OSError:
-            for other in listeners[:number]:
-                other.close()
-            raise
-    return listeners

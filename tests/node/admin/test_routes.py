@@ -319,7 +319,7 @@ def test_a_copy_of_what_is_kept(tmp_path: Path) -> None:
     api = Api(data_dir=str(folder))
     backend = open_folder(folder)
     backend.write([(b"a", b"1")], [])
-    api.broker._persistence = cast(
+    api.broker._storage.persistence = cast(
         Persistence, SimpleNamespace(backend=backend, committer=SimpleNamespace(between=Lock()))
     )
     answer = api.call("POST", "/v1/snapshot")

@@ -168,8 +168,8 @@ def test_off_by_default(tmp_path: Path) -> None:
 def test_bridges_may_carry_it() -> None:
     """What they carry was settled by who wrote the settings."""
     access = MemoryBroker().server.access
-    assert access.may_steer(None, "$bridge/cloud")
-    assert not access.may_steer(None, "cloud")
+    assert access.rights.may_steer(None, "$bridge/cloud")
+    assert not access.rights.may_steer(None, "cloud")
 
 
 def test_topics_are_one_level() -> None:

@@ -501,6 +501,19 @@ def test_a_program_is_told_of_position_and_refusal() -> None:
 
 @BOTH_WAYS
 @pytest.mark.parametrize("qos", [0, 1, 2])
+def test_positions_are_of_their_own_message(qos: int, hot: bool) -> None:
+    """Not that of the message before it either."""
+    broker = StoringBroker(hot=hot, filters=["a"])
+    asking = subscriber(broker, "asking", "#", qos, asks=True)
+    publisher = connected(broker, "p")
+    for number, topic in enumerate(("a", "b", "a"), 1):
+        publish(publisher, topic, b"x", qos, packet_id=number)
+    broker.settle()
+    assert positions(asking.messages()) == ["s:1", None, "s:2"]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("qos", [0, 1, 2])
 def test_who_asks_is_told_positions(qos: int, hot: bool) -> None:
     broker = StoringBroker(hot=hot)
     asking = subscriber(broker, "asking", "a", qos, asks=True)

@@ -293,6 +293,15 @@ def test_a_retained_message_that_is_on_disk_only_can_be_replaced(door: Door) -> 
     assert [message.payload for message in broker.server.router.retained.some(0, 9)] == [b"new"]
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_payloads_are_bounded_by_packets_as_they_are_bounded_now(door: Door) -> None:
+    """The setting is taken over by a broker that runs."""
+    broker = StoringBroker(of_broker={"max_packet_size": 2000, "max_connect_size": 20_000})
+    broker.server.config = broker.server.config.model_copy(update={"max_packet_size": 20_000})
+    broker.server.hot.max_connect_size = 20_000
+    assert door(broker, Message("t", bytes(10_000), 1)) == "ok"
+
+
 def test_a_will_that_was_dropped_was_not_sent() -> None:
     broker = StoringBroker(max_topics=1)
     told: list[str] = []

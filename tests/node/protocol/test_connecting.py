@@ -119,7 +119,7 @@ def test_the_newer_connection_wins(version: int, clean: bool) -> None:
     assert old.packets() == [Disconnect(SESSION_TAKEN_OVER)] and old.socket.shut
     broker.client("p").send(Publish("t", b"m"))
     assert payloads(new) == ([] if clean else [b"m"])
-    assert broker.server.connecting.connected == 2
+    assert broker.server.attaching.connected == 2
 
 
 def test_the_end_of_an_old_connection_does_not_touch_the_new_one() -> None:
@@ -260,5 +260,5 @@ def test_a_session_that_ends_leaves_nothing_behind() -> None:
     publisher.send(Disconnect())
     broker.later(10)
     assert (server.sessions, server.channels, server.budget.used, server.subscribing.count) == ({}, set(), 0, 0)
-    assert (server.ending.expiries, server.ending.wills, server.connecting.connected) == ({}, {}, 0)
+    assert (server.ending.expiries, server.ending.wills, server.attaching.connected) == ({}, {}, 0)
     assert len(server.router.groups) == 0 and not server.hot.fanouts.of("b").somebody

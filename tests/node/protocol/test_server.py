@@ -232,7 +232,7 @@ def test_a_client_may_replace_itself_when_all_places_are_taken() -> None:
     old = broker.client("a")
     assert Client(broker).connect(Connect("a", 5)).reason == 0
     assert old.packets() == [Disconnect(SESSION_TAKEN_OVER)]
-    assert broker.server.connecting.connected == 1
+    assert broker.server.attaching.connected == 1
 
 
 def test_sockets_that_do_not_connect_are_bounded_too() -> None:

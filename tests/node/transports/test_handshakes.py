@@ -234,7 +234,7 @@ def test_it_ends_with_steps_left(openssl: ModuleType, authority: Authority) -> N
 def test_many_at_once(openssl: ModuleType, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "openssl", openssl)
     with serving({"tls": authority.server()}) as served:
-        assert served.broker._handshaking is not None
+        assert served.broker._accepting is not None and served.broker._accepting.handshaking is not None
         peers = [socket.create_connection(("127.0.0.1", served.port()), PATIENCE) for _ in range(40)]
         secure = [over(secured(peer, authority.trusting())) for peer in peers]
         for number, peer in enumerate(secure):

@@ -16,9 +16,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
-from headwater.message import NEVER, Message
+from headwater.message import NEVER
 from headwater.node.access.errors import AccessError, read_text
 from headwater.node.access.limits import (
     ADDRESS,
@@ -34,7 +34,8 @@ from headwater.node.access.limits import (
 )
 from headwater.node.access.passwords import PasswordFile, readable_by_others
 from headwater.node.access.quotas import Quotas
-from headwater.node.access.rules import Rule, RuleRights, RuleSet, filled_in, parse_rules
+from headwater.node.access.rights_book import ReceiveGate, RightsBook
+from headwater.node.access.rules import RuleRights, RuleSet, parse_rules
 from headwater.node.access.settings import AccessSettings
 from headwater.node.access.tokens import Identity, TokenError, Tokens, looks_like_token
 from headwater.node.access.verifying import Overloaded, RecentSuccesses, Standing, Verifying, Waiter
@@ -44,9 +45,7 @@ from headwater.node.plane.channel import METERED, Channel
 from headwater.node.plane.timers import Timer
 from headwater.node.protocol.core import Core
 from headwater.node.protocol.deciding import Answer
-from headwater.routing.router import Gate
 from headwater.session.connection import CONNECTED
-from headwater.session.rights import Remembered, Rights
 from headwater.session.session import Session
 from headwater.web.addresses import is_within, network_of
 from headwater.wire.packets import Connect
@@ -64,17 +63,6 @@ if TYPE_CHECKING:
     from headwater.node.protocol.subscribing import Subscribing
 
 log = logging.getLogger("headwater.access")
-
-MAX_SHARED_RIGHTS: Final = 4096
-"""Users whose rights are kept for their next connection; those in use are kept by their connections."""
-
-
-class ReceiveGate(Gate):
-    """Routes lead only to sessions that may receive the topic."""
-
-    def may_receive(self, session: object, topic: str) -> bool:
-        rights = cast(Session, session).rights
-        return rights is None or rights.receives(topic)
 
 
 class _Loaded:
@@ -106,8 +94,7 @@ class Access:
         self._identities: dict[Channel, Identity] = {}
         self._expiries: dict[Channel, Timer] = {}
         self._standing = Standing(settings.ban_window)
-        self._shared: dict[str | None, Rights] = {}
-        self._remembered = Remembered()
+        self.rights = RightsBook()
         self.generation = 0
         """Another number whenever rights that were given before may not be the same any more."""
         self.changed: Callable[[], None] = _nothing
@@ -120,7 +107,7 @@ class Access:
         self.generation += 1
         self._passwords = loaded.passwords
         self._tokens = loaded.tokens
-        self._rules = loaded.rules
+        self.rights.use(settings, loaded.rules)
         self._exempt = tuple(settings.ban_exempt)
         self._recent = RecentSuccesses(settings.password_cache_seconds)
         self._rates = AddressRates(settings.connection_rate, settings.connection_burst)
@@ -132,7 +119,6 @@ class Access:
         retained.max_messages_per_user = settings.max_retained_per_user
         retained.max_bytes_per_user = settings.max_retained_bytes_per_user
         self.verifying.use(settings.verify_threads, settings.max_verifying)
-        self._shared.clear()
         if self.core.router.gate is None and (loaded.rules is not None or loaded.tokens is not None):
             self.core.router.use_gate(ReceiveGate())
         self.changed()
@@ -332,49 +318,8 @@ class Access:
 
     # ---- rights ------------------------------------------------------------------------------------------------
 
-    def rights_of(self, identity: Identity, client_id: str) -> Rights | None:
-        """What an identity may do with this client id; None: everything."""
-        if client_id.startswith(PREFIX):
-            return None
-        name = identity.username
-        if identity.rules is not None:
-            return self._rights(filled_in(identity.rules, name, client_id), True)
-        rules = self._rules
-        if rules is None:
-            return None
-        if rules.by_client:
-            return self._rights(rules.of(name, client_id))
-        rights = self._shared.get(name)
-        if rights is None:
-            if len(self._shared) >= MAX_SHARED_RIGHTS:
-                self._shared.clear()
-            rights = self._shared[name] = self._rights(rules.of(name, client_id))
-        return rights
-
-    def _rights(self, rules: list[Rule], of_token: bool = False) -> RuleRights:
-        return RuleRights(rules, self.settings.acl_subscribe, of_token, self._remembered)
-
-    def may_steer(self, rights: Rights | None, client_id: str) -> bool:
-        """Whether who may publish to a guarded topic (`$headwater/…`) by its rights may really: where there are no
-        rules nobody may, but bridges, whose topics were settled by the one who wrote the settings."""
-        return rights is not None or client_id.startswith(PREFIX)
-
-    def owner(self, publisher: Session | None) -> str | None:
-        """Whose rights count, later, for a message that this session has retained; None: nobody's."""
-        rights = None if publisher is None else publisher.rights
-        if publisher is None or rights is None or not self.settings.acl_retained:
-            return None
-        if isinstance(rights, RuleRights) and rights.of_token:
-            return None  # the token may be gone by then
-        return publisher.username or ""
-
-    def may_still_publish(self, message: Message) -> bool:
-        """Whether who retained a message could do so today."""
-        rights = self.rights_of(Identity(message.owner or None), message.publisher)
-        return rights is None or rights.publishes(message.topic.encode())
-
     def _give_rights(self, channel: Channel | None, session: Session, identity: Identity) -> None:
-        rights = self.rights_of(identity, session.client_id)
+        rights = self.rights.of(identity, session.client_id)
         if channel is not None:
             if not channel.use_rules:
                 rights = None
@@ -393,7 +338,7 @@ class Access:
         """Read all files again; live connections have their new rights when this returns, and those whose password is
         another one now, or whose user is gone, end. AccessError: a file cannot be used, and everything is as before."""
         loaded = _Loaded(settings)
-        had_rules = self._rules is not None
+        had_rules = self.rights.rules is not None
         self._use(settings, loaded)
         for session in list(self.core.sessions.values()):
             channel = cast("Channel | None", session.connection)

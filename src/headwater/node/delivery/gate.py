@@ -190,7 +190,7 @@ class BrokerGate(Gate):
         return name is not None and server.access.bans.find(USER, name, server.hot.now) is not None
 
     def _caller(self, channel: Channel, identity: Identity) -> BrokerCaller:
-        rights = self.broker.server.access.rights_of(identity, "")
+        rights = self.broker.server.access.rights.of(identity, "")
         now = self.broker.server.hot.now
         return BrokerCaller(self, channel, rights, NEVER if identity.seconds is None else now + identity.seconds)
 
@@ -213,7 +213,7 @@ class BrokerGate(Gate):
 
     @property
     def largest_payload(self) -> int:
-        return self.broker.server.admission.max_payload_size
+        return self.broker.server.admission.largest_payload
 
     def is_ready(self) -> bool:
         broker = self.broker

@@ -44,8 +44,9 @@ class Recipients(Destination):
             return
         packet = run.data[run.start : run.end]
         message = message_of_packet(packet, run.version, FROM_CLIENT, run.publisher, sending.now)
-        message.commit = run.commit
-        message.position = run.position
+        if run.commit:  # else it is not stored, and the position is that of another
+            message.commit = run.commit
+            message.position = run.position
         session = run.session
         for recipient in self.special:
             sending.delivering.deliver(recipient, message, session)

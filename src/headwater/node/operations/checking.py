@@ -139,7 +139,7 @@ def advice(error: OSError) -> str:
 
 def _places(config: Config) -> Iterator[Callable[[], object]]:
     """All are open together, so that two in one place are found."""
-    from headwater.node.broker import listener_settings
+    from headwater.node.transports.accepting import listener_settings
 
     closing: list[Callable[[], None]] = []
     for settings in listener_settings(config):

@@ -119,7 +119,7 @@ class Recovery:
     def _read_sessions(self) -> None:
         for key, value in self.backend.scan(SESSION):
             fields = json.loads(value)
-            session = self.server.connecting.new_session(fields["id"])
+            session = self.server.attaching.new_session(fields["id"])
             session.number = self._number(key)
             session.durable = not fields.get("will_only", False)
             session.expiry_interval = fields["expiry"]

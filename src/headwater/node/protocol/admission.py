@@ -1,8 +1,8 @@
 """Whether a message is let in, whoever publishes it: `admit` asks all there is to ask, in one order.
 
-Theory. Messages come in by five doors: a PUBLISH (that of a bridge is one), REST, a will, and the program around the
-broker. Each makes a `Publication` and gets None, and then routes `publication.message`, or a `Denied`, and says so in
-its own words. What a door does not ask is said once, by its `Door`:
+Theory. Messages come in by four doors: a PUBLISH (a bridge's is one), REST, a will, and the program around the broker.
+Each makes a `Publication`. If `admit` returns None, the door routes `publication.message`; if it returns a `Denied`,
+the door says so in its own words. What is not asked at a door is said once, by its `Door`:
 
     question, in this order            PUBLISH            REST      will               program
     ---------------------------------- ------------------ --------- ------------------ --------------
@@ -128,7 +128,7 @@ class Admission:
         self.retain_available = config.retain_available
         self.max_topic_length = config.max_topic_length
         self.max_topic_levels = config.max_topic_levels
-        self.max_payload_size = config.max_payload_size or config.max_packet_size
+        self.max_payload_size = config.max_payload_size
         self._told_of_queues = -NEVER
         self._told_of_retained = -NEVER
 
@@ -168,15 +168,19 @@ class Admission:
             return str(error)
         return ""
 
+    @property
+    def largest_payload(self) -> int:
+        return self.max_payload_size or self.core.config.max_packet_size  # which may change while the broker runs
+
     def is_too_large(self, payload: bytes) -> bool:
-        return len(payload) > self.max_payload_size
+        return len(payload) > self.largest_payload
 
     def _check_rights(self, publication: Publication) -> Denied | None:
         publisher = publication.publisher
         if publisher is None:
             return None
         topic, rights = publication.message.topic, publisher.rights
-        steers = publication.is_trusted or self.access.may_steer(rights, publisher.client_id)
+        steers = publication.is_trusted or self.access.rights.may_steer(rights, publisher.client_id)
         if may_publish(topic, rights, steers):
             return None
         self.access.refused_publishes += 1
@@ -186,7 +190,7 @@ class Admission:
     def _check_size(self, publication: Publication) -> Denied | None:
         if not publication.door.bounded or not self.is_too_large(publication.message.payload):
             return None
-        text = f"a payload has at most {self.max_payload_size} bytes here"
+        text = f"a payload has at most {self.largest_payload} bytes here"
         return Denied(TOO_LARGE, IMPLEMENTATION_SPECIFIC_ERROR, text)  # 0x95 is not for acknowledgements
 
     def _check_room(self, publication: Publication) -> Denied | None:

@@ -1,8 +1,8 @@
-"""CONNECT, AUTH and DISCONNECT; sessions that begin, resume and are taken over (3.1, 3.2, 3.14, 3.15).
+"""CONNECT, AUTH and DISCONNECT (3.1, 3.2, 3.14, 3.15).
 
     CONNECT -> checks -> guards (connect, authenticate or AUTH) -> session made or resumed -> CONNACK -> what waits
 
-What becomes of a session without a connection is next door (ending.py).
+What CONNACK grants is in granting.py, how sessions and connections find each other in attaching.py.
 """
 
 from __future__ import annotations
@@ -10,31 +10,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from functools import partial
-from typing import Final, cast
-from uuid import uuid4
 
-from headwater.message import NEVER
 from headwater.node.access.access import Access
 from headwater.node.access.quotas import session_size
 from headwater.node.access.tokens import Identity
-from headwater.node.bridge.path import introduce
 from headwater.node.hooks import Refusal, give_up
-from headwater.node.plane.channel import BUSY, Channel
+from headwater.node.plane.channel import Channel
+from headwater.node.protocol.attaching import Attaching
 from headwater.node.protocol.core import Core
 from headwater.node.protocol.deciding import Answer, Deciding, both
 from headwater.node.protocol.delivering import SOME, Delivering
 from headwater.node.protocol.ending import Ending
-from headwater.node.protocol.reporting import Reporting
-from headwater.node.protocol.retained_sender import RetainedSender
+from headwater.node.protocol.granting import Granting
 from headwater.node.protocol.sharing import Sharing
-from headwater.node.protocol.strangers import Strangers, connect_size
+from headwater.node.protocol.strangers import connect_size
 from headwater.session.connection import AUTHENTICATING, CONNECTED
-from headwater.session.outbound import Outbound
-from headwater.session.session import Session
 from headwater.session.translate import will_message
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties
-from headwater.wire.primitives import FOR_EVER
 from headwater.wire.reasons import (
     BAD_AUTHENTICATION_METHOD,
     CLIENT_IDENTIFIER_NOT_VALID,
@@ -46,15 +39,11 @@ from headwater.wire.reasons import (
     QUOTA_EXCEEDED,
     REAUTHENTICATE,
     SERVER_BUSY,
-    SESSION_TAKEN_OVER,
     SUCCESS,
     USE_ANOTHER_SERVER,
 )
 
 log = logging.getLogger("headwater.server")
-
-LARGEST_PACKET: Final = 268_435_460
-"""What the standard allows, and a client need not be told."""
 
 
 class Connecting:
@@ -62,24 +51,21 @@ class Connecting:
         self,
         core: Core,
         access: Access,
+        attaching: Attaching,
         deciding: Deciding,
         delivering: Delivering,
         ending: Ending,
-        reporting: Reporting,
-        retained_sender: RetainedSender,
+        granting: Granting,
         sharing: Sharing,
-        strangers: Strangers,
     ) -> None:
         self.core = core
         self.access = access
+        self.attaching = attaching
         self.deciding = deciding
         self.delivering = delivering
         self.ending = ending
-        self.reporting = reporting
-        self.retained_sender = retained_sender
+        self.granting = granting
         self.sharing = sharing
-        self.strangers = strangers
-        self.connected = 0
 
     def packet(self, channel: Channel, packet: Packet) -> bool:
         """Deal with a packet if it is one of these."""
@@ -181,7 +167,7 @@ class Connecting:
     def _room(self, client_id: str) -> Refusal | None:
         """What speaks against one more connection, and perhaps session, with this id."""
         config = self.core.config
-        if self.connected >= config.max_connections and not self._takes_over(client_id):
+        if self.attaching.connected >= config.max_connections and not self._takes_over(client_id):
             return Refusal(SERVER_BUSY, "the server has as many connections as it may have")
         if len(self.core.sessions) >= config.max_sessions and client_id not in self.core.sessions:
             return Refusal(QUOTA_EXCEEDED, "the server has as many sessions as it may have")
@@ -277,17 +263,17 @@ class Connecting:
     def _accept(self, channel: Channel, packet: Connect, auth_data: bytes | None) -> None:
         core = self.core
         core.hooks.tell("session_establish", channel, packet)
-        properties = self._grants(channel, packet)
+        properties = self.granting.grants(channel, packet)
         if channel.version == V5 and channel.authentication_method is not None:
             properties.authentication_method = channel.authentication_method
             properties.authentication_data = auth_data
-        session = self._take_over(channel, packet)
+        session = self.attaching.take_over(channel, packet)
         present = session is not None
         if session is None:
-            session = self.new_session(channel.client_id)
-        self._attach(channel, session, packet)
+            session = self.attaching.new_session(channel.client_id)
+        self.attaching.attach(channel, session, packet)
         core.promise(channel)
-        if not self._send_connack(channel, present and packet.version != V31, properties):
+        if not self.granting.send(channel, present and packet.version != V31, properties):
             self._refused(channel, Refusal(PACKET_TOO_LARGE))  # it takes no packet that could say what we grant
             return
         core.watch_keep_alive(channel)
@@ -297,105 +283,6 @@ class Connecting:
         self.delivering.resend(channel, session, session.outbound.resume(SOME))
         self.delivering.drain(channel)
         core.hooks.tell("session_established", channel, present)
-
-    def _send_connack(self, channel: Channel, present: bool, grants: Properties) -> bool:
-        """False if it is too large for the client, even without what the client can do without."""
-        connack = Connack(present, SUCCESS, grants if channel.version == V5 else None)
-        if self.core.send(channel, connack):
-            return True
-        return self.reporting.withdraw(channel, grants) and self.core.send(channel, connack) > 0
-
-    def _grants(self, channel: Channel, packet: Connect) -> Properties:
-        """What the client is told in CONNACK; sets what it is granted on the channel."""
-        config = self.core.config
-        grants = Properties(
-            receive_maximum=config.receive_maximum,
-            maximum_packet_size=None if config.max_packet_size == LARGEST_PACKET else config.max_packet_size,
-        )
-        entrance = channel.entrance
-        aliases = None if entrance is None else entrance.topic_alias_maximum
-        channel.alias_limit_in = config.topic_alias_maximum if aliases is None else aliases
-        grants.topic_alias_maximum = channel.alias_limit_in or None
-        if channel.max_qos < 2:
-            grants.maximum_qos = channel.max_qos
-        if not config.retain_available:
-            grants.retain_available = 0
-        if not config.wildcard_subscription_available:
-            grants.wildcard_subscription_available = 0
-        if not config.subscription_identifier_available:
-            grants.subscription_identifier_available = 0
-        if not config.shared_subscription_available:
-            grants.shared_subscription_available = 0
-        if not packet.client_id:
-            prefix = None if entrance is None else entrance.auto_id_prefix
-            assigned = channel.client_id or f"{config.auto_id_prefix if prefix is None else prefix}{uuid4()}"
-            channel.client_id = grants.assigned_client_identifier = assigned  # [MQTT-3.1.3-6]
-        # A 3.1.1 client could not be told of another keep alive, so it keeps its own.
-        if config.max_keep_alive and packet.version == V5 and not 0 < packet.keep_alive <= config.max_keep_alive:
-            channel.keep_alive = config.max_keep_alive
-            grants.server_keep_alive = config.max_keep_alive  # [MQTT-3.2.2-21]
-        asked = packet.properties
-        if asked is not None:
-            if (asked.session_expiry_interval or 0) > config.max_session_expiry:
-                grants.session_expiry_interval = config.max_session_expiry
-            if asked.request_response_information and config.response_information:
-                grants.response_information = config.response_information.replace("%c", channel.client_id)
-        self.reporting.grant(channel, packet, grants)
-        introduce(packet, grants, self.core.broker_id)
-        channel.max_in = config.max_packet_size
-        channel.max_unseen = min(channel.max_in, config.max_payload_size or channel.max_in)
-        return grants
-
-    def _take_over(self, channel: Channel, packet: Connect) -> Session | None:
-        """End an older connection of this client [MQTT-3.1.4-3]; the session to resume, if there is one."""
-        core = self.core
-        session = core.sessions.get(channel.client_id)
-        if session is not None and session.connection is not None:
-            core.disconnect(cast(Channel, session.connection), SESSION_TAKEN_OVER)
-            session = core.sessions.get(channel.client_id)
-        if session is not None and packet.clean_start:
-            self.ending.remove(session)  # [MQTT-3.1.2-4]
-            session = None
-        return session
-
-    def new_session(self, client_id: str) -> Session:
-        """One that nobody is connected to yet."""
-        core = self.core
-        config = core.config
-        outbound = Outbound(core.budget, config.max_queued_messages, config.max_queued_bytes, core.policy)
-        session = core.sessions[client_id] = Session(client_id, outbound)
-        return session
-
-    def _attach(self, channel: Channel, session: Session, packet: Connect) -> None:
-        core = self.core
-        self.ending.called_off(session)
-        properties = packet.properties
-        asked = 0 if properties is None else properties.session_expiry_interval or 0
-        if packet.version != V5:
-            asked = 0 if packet.clean_start else FOR_EVER
-        session.expiry_interval = min(asked, core.config.max_session_expiry)
-        session.expires_at = NEVER
-        before = session.username
-        session.username = channel.username
-        self.access.established(channel, session, before)
-        will = packet.will
-        message = None if will is None else will_message(will, channel.client_id)
-        if message is not None:
-            message.user = channel.username
-        self.access.quotas.set_will(session, message)
-        if will is not None:
-            session.will_expiry = None if will.properties is None else will.properties.message_expiry_interval
-            session.will_delay = 0 if will.properties is None else will.properties.will_delay_interval or 0
-        session.will_at = NEVER
-        session.connection = channel
-        channel.session = session
-        if core.journal is not None:
-            core.journal.attached(session)
-        channel.state = CONNECTED
-        self.strangers.left(channel)
-        channel.fast = channel.max_qos >= core.config.max_qos  # else each PUBLISH needs a look
-        self.connected += 1
-        core.stats.connections_maximum = max(core.stats.connections_maximum, self.connected)
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -408,35 +295,3 @@ class Connecting:
             session.expiry_interval = min(properties.session_expiry_interval, self.core.config.max_session_expiry)
         # [MQTT-3.14.4-3] Only a normal disconnection discards the will.
         self.core.close(channel, packet.reason, with_will=packet.reason != SUCCESS, linger=False)
-
-    def detach(self, channel: Channel, with_will: bool) -> None:
-        """The channel's session goes on without it, or ends."""
-        session = channel.session
-        if session is not None:
-            self.access.quotas.count(session, -channel.alias_bytes)
-            channel.alias_bytes = 0
-        channel.session = None
-        self.access.ended(channel)
-        if channel.busy:
-            channel.busy = False
-            channel.waits = None
-            self.core.resume(channel, BUSY)  # so that its end is seen
-            self.deciding.cancel(channel)
-        if session is None or session.connection is not channel:
-            return
-        core = self.core
-        session.connection = None
-        self.retained_sender.pause(session)
-        self.connected -= 1
-        session.outbound.disconnected()
-        core.presence_changed(session, False)
-        back = self.sharing.take_unsent(channel, session)
-        self.sharing.again(back + self.sharing.take_back(session, session.expiry_interval == 0))
-        if channel.report_grant is not None:
-            self.reporting.ended(session)
-        if not with_will:
-            self.access.quotas.set_will(session, None)
-        if session.expiry_interval == 0:
-            self.ending.remove(session)
-            return
-        self.ending.wait(session)

@@ -153,7 +153,7 @@ class Publishing:
         if fanout.store is not None:
             fanout.store.deliver(message, publisher)
         if message.retain:
-            message.owner = self.access.owner(publisher)
+            message.owner = self.access.rights.owner(publisher)
             self._retain(message)
         return fanout
 

@@ -20,11 +20,13 @@ from headwater.node.hooks import Hooks
 from headwater.node.persistence.journal import Journal
 from headwater.node.plane.channel import Channel, Entrance
 from headwater.node.protocol.admission import Admission
+from headwater.node.protocol.attaching import Attaching
 from headwater.node.protocol.connecting import Connecting
 from headwater.node.protocol.deciding import Deciding
 from headwater.node.protocol.delivering import Delivering
 from headwater.node.protocol.ending import Ending
 from headwater.node.protocol.flow import Flow
+from headwater.node.protocol.granting import Granting
 from headwater.node.protocol.publisher_waits import PublisherWaits
 from headwater.node.protocol.publishing import Publishing
 from headwater.node.protocol.reporting import Reporting
@@ -91,7 +93,7 @@ class Server(Flow):
         access = self.access = Access(self, config.access)
         delivering = self.delivering = Delivering(self)
         sharing = self.sharing = Sharing(self, delivering)
-        self.retained_sender = RetainedSender(self, delivering, access.may_still_publish)
+        self.retained_sender = RetainedSender(self, delivering, access.rights.may_still_publish)
         delivering.sharing = sharing
         delivering.retained_sender = self.retained_sender
         hot.delivering = delivering
@@ -103,9 +105,13 @@ class Server(Flow):
         self.subscribing = Subscribing(self, access, self.retained_sender, sharing)
         access.subscribing = self.subscribing
         self.ending = Ending(self, access, self.admission, delivering, self.publishing, sharing, self.subscribing)
+        self.attaching = Attaching(
+            *(self, access, self.deciding, self.ending, self.reporting),
+            *(self.retained_sender, sharing, self.strangers),
+        )
         self.connecting = Connecting(
-            *(self, access, self.deciding, delivering, self.ending),
-            *(self.reporting, self.retained_sender, sharing, self.strangers),
+            *(self, access, self.attaching, self.deciding, delivering, self.ending),
+            *(Granting(self, self.reporting), sharing),
         )
         self.advising: Advising | None = None
         self.router.groups.watcher = self.sampling
@@ -294,7 +300,7 @@ class Server(Flow):
         was_connected = channel.state != NEW
         channel.state = CLOSING
         channel.fast = False
-        self.connecting.detach(channel, with_will)
+        self.attaching.detach(channel, with_will)
         if was_connected:
             self.hooks.tell("disconnect", channel, reason)
         if channel.fd < 0:

@@ -33,7 +33,7 @@ class Statistics(_Copy):
     uptime: float = gauge("Seconds since the broker started.", name="uptime_seconds", default=0.0)
     connections: int = gauge(
         "Clients connected now.",
-        lambda server: server.connecting.connected,
+        lambda server: server.attaching.connected,
         topics=("clients/connected", "clients/active"),
         in_top=True,
     )
