@@ -233,19 +233,7 @@ def sealed(chunk: Chunk) -> Image:
 
 def chosen(chunk: Chunk, query: Query, wanted: Indices | None) -> Chunk:
     """The messages of a chunk that meet a query; `wanted` are the topics, in order, None if all."""
-    tests = []
-    if query.after is not None:
-        tests.append(chunk.position > query.after)
-    if query.before is not None:
-        tests.append(chunk.position < query.before)
-    if query.start is not None:
-        tests.append(chunk.time >= query.start)
-    if query.end is not None:
-        tests.append(chunk.time < query.end)
-    if query.low is not None:
-        tests.append(chunk.value >= query.low)
-    if query.high is not None:
-        tests.append(chunk.value <= query.high)
+    tests = query.met_by(chunk)
     if wanted is not None:
         tests.append(numpy.isin(chunk.topic, wanted))
     if not tests:

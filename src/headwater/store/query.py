@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headwater.store.chunk import Chunk
 
 
 class Judge:
@@ -39,3 +44,21 @@ class Query(NamedTuple):
     before: int | None = None
     limit: int | None = None
     may_read: Callable[[str], bool] | None = None
+
+    def met_by(self, chunk: Chunk) -> list[NDArray[Any]]:
+        """For each condition that a message meets by itself, which messages of a chunk do; `filter` and `may_read` are
+        asked once for each topic, elsewhere. A new condition is a field above and a test here."""
+        tests: list[NDArray[Any]] = []
+        if self.after is not None:
+            tests.append(chunk.position > self.after)
+        if self.before is not None:
+            tests.append(chunk.position < self.before)
+        if self.start is not None:
+            tests.append(chunk.time >= self.start)
+        if self.end is not None:
+            tests.append(chunk.time < self.end)
+        if self.low is not None:
+            tests.append(chunk.value >= self.low)
+        if self.high is not None:
+            tests.append(chunk.value <= self.high)
+        return tests
