@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from headwater.store import chunk
 from headwater.store.chunk import Chunk, Pieces, distinct
 from headwater.store.entry import Entry
-from tests.store.messages import contents, numbered
+from headwater.store.intake import RETAIN, Intake
+from tests.store.messages import NOON, contents, numbered
 
 rows = st.lists(st.binary(max_size=5), max_size=12)
 entries = st.lists(contents(), max_size=12).map(numbered)
@@ -154,3 +155,19 @@ def test_flags(qos: int, retain: bool) -> None:
     [again] = Chunk.of([entry]).entries()
     assert (again.qos, again.retain) == (qos, retain)
     assert again.retain is retain
+
+
+def test_messages_as_they_came() -> None:
+    intake = Intake(7)
+    intake.take(b"a", b"1", RETAIN | 1, "one", NOON)
+    intake.take(b"b", b"x", 2, "two", NOON + 1, b'{"user":[]}')
+    intake.take(b"a", b"3", 0, "one", NOON + 2)
+    taken = intake.hand_over()
+    assert taken is not None
+    topics = numpy.array([0, 1, 0], numpy.int32)
+    made = Chunk.taken(taken, topics, ["a", "b"], [10, 20, 30], [1.0, float("nan"), 3.0])
+    assert list(made.entries()) == [
+        Entry(7, "a", b"1", 1, True, "one", 10, NOON, 1.0),
+        Entry(8, "b", b"x", 2, False, "two", 20, NOON + 1, None, b'{"user":[]}'),
+        Entry(9, "a", b"3", 0, False, "one", 30, NOON + 2, 3.0),
+    ]

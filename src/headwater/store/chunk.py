@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from headwater.store.entry import Entry
-from headwater.store.intake import RETAIN
+from headwater.store.intake import RETAIN, Taken
 
 Integers = NDArray[numpy.int64]
 Indices = NDArray[numpy.int32]
@@ -165,6 +165,31 @@ class Chunk:
             list(publishers),
             Pieces.of([entry.payload for entry in entries]),
             Pieces.of([entry.properties for entry in entries]) if any(entry.properties for entry in entries) else None,
+        )
+
+    @staticmethod
+    def taken(
+        taken: Taken, topic: Indices, names: Sequence[str], times: Sequence[int], values: Sequence[float]
+    ) -> Chunk:
+        """Messages as they came; times and values are those that were found in their payloads."""
+        publishers: dict[str, int] = {}
+        publisher = [publishers.setdefault(name, len(publishers)) for name in taken.publishers]
+        rows = len(taken)
+        properties = None
+        if taken.properties:
+            properties = Pieces.of([taken.properties.get(row, b"") for row in range(rows)])
+        return Chunk(
+            numpy.arange(taken.first, taken.first + rows, dtype=numpy.int64),
+            topic,
+            names,
+            numpy.array(times, numpy.int64),
+            numpy.array(taken.arrivals, numpy.int64),
+            numpy.array(values, numpy.float64),
+            numpy.array(taken.flags, numpy.uint8),
+            numpy.array(publisher, numpy.int32),
+            list(publishers),
+            Pieces.of(taken.payloads),
+            properties,
         )
 
     def take(self, choice: Choice) -> Chunk:

@@ -25,7 +25,7 @@ from headwater.disk.crash_points import crash_point
 from headwater.disk.errors import DiskFull, StorageError
 from headwater.disk.repair import DamagedLog
 from headwater.store.block import Summary, sealed
-from headwater.store.chunk import Chunk, Pieces
+from headwater.store.chunk import Chunk
 from headwater.store.disk_reading import DiskReading
 from headwater.store.extract import Extraction
 from headwater.store.intake import Taken
@@ -196,27 +196,7 @@ class DiskStore(DiskReading):
             self._coming.update(numbers)
             named = [(topic_key(number), table.names[number].encode()) for number in range(known, len(table.names))]
         times, values = self.extraction.columns(taken)
-        publishers: dict[str, int] = {}
-        for name in taken.publishers:
-            if name not in publishers:
-                publishers[name] = len(publishers)
-        rows = len(numbers)
-        properties = None
-        if taken.properties:
-            properties = Pieces.of([taken.properties.get(row, b"") for row in range(rows)])
-        chunk = Chunk(
-            numpy.arange(taken.first, taken.first + rows, dtype=numpy.int64),
-            numpy.array(numbers, numpy.int32),
-            table.names,
-            numpy.array(times, numpy.int64),
-            numpy.array(taken.arrivals, numpy.int64),
-            numpy.array(values, numpy.float64),
-            numpy.array(taken.flags, numpy.uint8),
-            numpy.array([publishers[name] for name in taken.publishers], numpy.int32),
-            list(publishers),
-            Pieces.of(taken.payloads),
-            properties,
-        )
+        chunk = Chunk.taken(taken, numpy.array(numbers, numpy.int32), table.names, times, values)
         return chunk, named
 
     def sync(self) -> None:

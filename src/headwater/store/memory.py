@@ -6,11 +6,13 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 
+import numpy
+
 from headwater.routing.topics import check_filter, matches
 from headwater.store.chunk import Chunk
 from headwater.store.entry import Entry
 from headwater.store.extract import Extraction
-from headwater.store.intake import RETAIN, Taken
+from headwater.store.intake import Taken
 from headwater.store.query import Query
 from headwater.store.readers import ReadStore
 from headwater.store.retention import Extent, Retention, trimmed, without
@@ -38,17 +40,9 @@ class MemoryStore(ReadStore):
         if taken.first != end:
             raise ValueError(f"position {taken.first} does not follow {end - 1}")
         times, values = self.extraction.columns(taken)
-        entries = []
-        for index, topic in enumerate(taken.topics):
-            flags = taken.flags[index]
-            value = values[index]
-            entries.append(
-                Entry(
-                    *(taken.first + index, topic.decode(), taken.payloads[index], flags & 3, bool(flags & RETAIN)),
-                    *(taken.publishers[index], times[index], taken.arrivals[index]),
-                    *(None if value != value else value, taken.properties.get(index, b"")),
-                )
-            )
+        numbers: dict[str, int] = {}
+        topic = [numbers.setdefault(name.decode(), len(numbers)) for name in taken.topics]
+        entries = Chunk.taken(taken, numpy.array(topic, numpy.int32), list(numbers), times, values).entries()
         with self._lock:
             self._appended += entries
             self._names.update(taken.topics)
