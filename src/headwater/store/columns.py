@@ -2,7 +2,8 @@
 
 Theory. A message is shown in many forms: Arrow, JSON, CSV, the description of REST, Spark's schema, the table bronze,
 the command line. Each form knows the kinds of columns; which columns there are, only this module knows. So a new column
-of a known kind is one line here, and a property of `Chunk` that gives it for many messages at a time.
+of a known kind is one line here, and a property of `Chunk` that gives it for many messages at a time. Data that is not
+stored yet also has to come in (intake.py), go to disk (page.py) and be a field of `Chunk` and `Entry`.
 
     form                                   where a kind becomes it
     Arrow's types, and arrays              store/arrow_schema.py, store/arrow.py
