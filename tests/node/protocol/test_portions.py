@@ -309,8 +309,8 @@ def test_filters_that_look_at_every_topic_and_find_nothing(broker: BusyBroker) -
 GROUPS = 500
 
 
-def in_groups(broker: BusyBroker, qos: int = 1) -> Client:
-    member = broker.client("member")
+def in_groups(broker: BusyBroker, qos: int = 1, version: int = 5, **connect: object) -> Client:
+    member = broker.client("member", version, **connect)
     for start in range(0, GROUPS, 100):
         filters = [SubscribeRequest(f"$share/g{number}/t", qos) for number in range(start, start + 100)]
         member.send(Subscribe(1, filters))
@@ -377,3 +377,26 @@ def test_messages_for_very_many_are_handed_over_at_once_when_there_are_too_many_
     broker.server.publishing.long_ones = MOST
     broker.client("p").send(Publish("t", b"x"))
     assert not broker.server.background.waiting
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_waits_in_many_groups_comes_as_their_member_acknowledges(version: int) -> None:
+    """In pieces, all of it, once, and nobody is forgotten that was blocked meanwhile."""
+    broker = BusyBroker()
+    window = Properties(receive_maximum=10) if version == 5 else None
+    member = in_groups(broker, 1, version, properties=window)
+    publisher = broker.client("p")
+    for number in range(4):
+        publisher.send(Publish("t", b"%d" % number, 1, packet_id=number + 1))
+    broker.settle()
+    got: list[bytes] = []
+    while packets := [each for each in member.packets() if isinstance(each, Publish)]:
+        assert len(packets) <= 10 or version == 4
+        got += [each.payload for each in packets]
+        for each in packets:
+            member.send(Puback(each.packet_id))
+            broker.work()
+        broker.settle()
+    assert sorted(got) == [b"%d" % number for number in range(4) for _ in range(GROUPS)]
+    assert not broker.server.sharing.pulling and not broker.server.sharing.lines
+    check(broker.server)

@@ -22,6 +22,7 @@ from collections import deque
 from typing import Final, cast
 
 from headwater.message import Delivery, Message
+from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel, Share
 from headwater.node.plane.counters import EXPIRED, QUEUE_FULL, SESSION_ENDED
 from headwater.node.plane.sending import message_of_packet
@@ -32,11 +33,14 @@ from headwater.routing.dispatcher import Member
 from headwater.routing.dispatcher_rules import covers
 from headwater.routing.shared import Group
 from headwater.routing.topics import matches
+from headwater.session.connection import CONNECTED
 from headwater.session.session import Session
 from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, QUEUED, Waiting
 from headwater.wire.decode import FROM_SERVER
 from headwater.wire.packets import PUBLISH
 
+SOME: Final = 16
+"""Groups of a member that are looked at between two looks at the clock."""
 BEHIND: Final = 1 << 20
 """Bytes that may wait here for a member's socket before other members are preferred."""
 
@@ -70,11 +74,49 @@ def unsent_packets(channel: Channel) -> list[bytes]:
     return packets
 
 
+class _Pulling(BackgroundTask):
+    """What waits in the many groups of a member that may have room. Who is blocked meanwhile has no room, so there will
+    be another pull when it has."""
+
+    def __init__(self, sharing: Sharing, channel: Channel, session: Session, groups: list[Group]) -> None:
+        self.sharing = sharing
+        self.channel = channel
+        self.session = session
+        self.groups = groups
+        self.at = 0
+        self.ready = True
+        self.again = False
+        channel.awaited = False
+
+    def piece(self) -> bool:
+        channel = self.channel
+        if channel.session is not self.session or channel.state != CONNECTED:
+            del self.sharing.pulling[channel]
+            return False
+        behind = self.at + SOME
+        if not self.sharing.pull_from(self.groups[self.at : behind], self.session):
+            self.ready = False
+        self.at = behind
+        if behind < len(self.groups):
+            return True
+        del self.sharing.pulling[channel]
+        if not self.ready:
+            channel.awaited = True
+        if self.again:
+            self.sharing.pull(channel, self.session)
+        return False
+
+    def failed(self) -> None:
+        self.sharing.pulling.pop(self.channel, None)
+        self.sharing.core.crashed(self.channel)
+
+
 class Sharing(Share):
     def __init__(self, core: Core, delivering: Delivering) -> None:
         self.core = core
         self.delivering = delivering
         self.lines: dict[Group, Waiting] = {}
+        self.pulling: dict[Channel, _Pulling] = {}
 
     # ---- to a member -------------------------------------------------------------------------------------------
 
@@ -168,10 +210,23 @@ class Sharing(Share):
         return line is not None and line.full
 
     def pull(self, channel: Channel, session: Session) -> None:
-        """The member may have room: what waits in its groups is sent to it, and if nothing is left it is ready."""
-        full = False
+        """The member may have room: what waits in its groups is sent to it, and if nothing is left it is ready. In
+        turns, if there are many groups."""
+        groups = self.core.router.groups.of(session)
+        pulling = self.pulling.get(channel)
+        if pulling is not None:
+            pulling.again = True
+        elif len(groups) > SOME:
+            self.pulling[channel] = _Pulling(self, channel, session, groups)
+            self.core.background.add(self.pulling[channel])
+        else:
+            channel.awaited = not self.pull_from(groups, session)
+
+    def pull_from(self, groups: list[Group], session: Session) -> bool:
+        """Whether the member has room in all these groups now."""
+        ready = True
         now = self.core.hot.now
-        for group in self.core.router.groups.of(session):
+        for group in groups:
             member = group.member(session)
             if member is None:
                 continue
@@ -182,8 +237,8 @@ class Sharing(Share):
                 if has_room(member):
                     group.readied(member, now)
                 else:
-                    full = True
-        channel.awaited = full
+                    ready = False
+        return ready
 
     def _pull_from(self, line: Waiting, group: Group, member: Member) -> None:
         now = self.core.hot.now
