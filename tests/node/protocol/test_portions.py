@@ -7,6 +7,7 @@ import pytest
 from headwater.message import NEVER, Message
 from headwater.node.protocol.handing_over import MOST
 from headwater.node.protocol.retained_sender import LOOKS
+from headwater.node.protocol.sampling import TICK
 from headwater.node.protocol.subscribing import SOME
 from headwater.wire import encode
 from headwater.wire.packets import (
@@ -400,3 +401,19 @@ def test_what_waits_in_many_groups_comes_as_their_member_acknowledges(version: i
     assert sorted(got) == [b"%d" % number for number in range(4) for _ in range(GROUPS)]
     assert not broker.server.sharing.pulling and not broker.server.sharing.lines
     check(broker.server)
+
+
+def test_a_look_at_the_connection_of_many_members_lets_others_go_first() -> None:
+    broker = BusyBroker()
+    in_groups(broker, 0)
+    broker.client("p").send(Publish("t", b"x"))
+    broker.settle()
+    sampling = broker.server.sampling
+    assert len(sampling.watched) == GROUPS
+    broker.server.hot.now += TICK
+    sampling.tick()
+    assert broker.server.background.waiting, "the rest has to wait"
+    assert broker.settle() > 10
+    assert not sampling.watched
+    members = [member for group in broker.server.router.groups.all() for member in group.members()]
+    assert not any(member.watched for member in members)

@@ -21,6 +21,7 @@ import socket
 import struct
 from typing import Final, cast
 
+from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel
 from headwater.node.plane.timers import Timer
 from headwater.node.protocol.core import Core
@@ -32,10 +33,31 @@ TICK: Final = 0.1  # seconds
 WAY_INTERVAL: Final = 1.0  # seconds
 WAY_STEP: Final = 0.0001  # seconds
 
+SOME: Final = 8
+"""Members that are looked at between two looks at the clock."""
+
 # In Linux's struct tcp_info, since 4.6: tcpi_notsent_bytes and, behind it, tcpi_min_rtt in microseconds.
 NOT_SENT: Final = 144
 INFO_SIZE: Final = 152
 NOT_SEEN: Final = 0xFFFFFFFF
+
+
+class _Tick(BackgroundTask):
+    """A look at all who are watched: a client may be in thousands of groups."""
+
+    def __init__(self, sampling: Sampling, watched: list[tuple[Group, Member]]) -> None:
+        self.sampling = sampling
+        self.watched = watched
+        self.at = 0
+
+    def piece(self) -> bool:
+        behind = self.at + SOME
+        self.sampling.look_at(self.watched[self.at : behind])
+        self.at = behind
+        if behind < len(self.watched):
+            return True
+        self.sampling.go_on()
+        return False
 
 
 class Sampling(Watcher):
@@ -54,16 +76,22 @@ class Sampling(Watcher):
         self.timer = self.core.timers.at(self.core.hot.now + TICK, self.tick)
 
     def tick(self) -> None:
-        now = self.core.hot.now
         watched = self.watched
         self.watched = []
         self.timer = None
+        self.core.do(_Tick(self, watched))
+
+    def look_at(self, watched: list[tuple[Group, Member]]) -> None:
+        now = self.core.hot.now
         for group, member in watched:
             if self._sample(group, member, now):
                 self.watched.append((group, member))
             else:
                 member.watched = False
-        if self.watched:
+
+    def go_on(self) -> None:
+        """All were looked at."""
+        if self.watched and self.timer is None:
             self._again()
 
     def _sample(self, group: Group, member: Member, now: float) -> bool:
