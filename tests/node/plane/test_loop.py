@@ -16,8 +16,8 @@ from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
 from headwater.node.plane.background import BackgroundTask
-from headwater.node.plane.channel import FIRST_READ
-from headwater.node.plane.loop import LARGEST_READ, LONG_READ, SMALLEST_READ, EpollPlane
+from headwater.node.plane.channel import FIRST_READ, RESTING
+from headwater.node.plane.loop import LARGEST_READ, LONG_READ, SMALLEST_READ, WORK, EpollPlane
 from headwater.node.plane.selector import run
 from headwater.node.protocol.server import Server
 from headwater.session.connection import CONNECTED, NEW
@@ -368,3 +368,26 @@ def test_who_has_hung_up_is_parted_from_behind_others_and_before_it_comes_back(p
         turn(peers)
     assert answer[0] == 0x20 and not plane.departed
     assert {channel.client_id for channel in peers.server.channels} >= {"gone4"}
+
+
+def test_a_process_of_real_time_priority_rests_from_those_who_send_much(peers: Peers) -> None:
+    plane = peers.server.plane
+    assert isinstance(plane, EpollPlane)
+    busy = peers.new()
+    busy.sendall(CONNECT)
+    turn(peers)
+    peers.answers()
+    channel = next(each for each in peers.server.channels if each.client_id)
+    channel.heavy = True
+    plane.rests = True
+    plane.worked = WORK
+    busy.sendall(PINGREQ)
+    turn(peers)
+    assert plane.resting == [channel] and channel.paused & RESTING
+    peers.answers()
+    busy.sendall(PINGREQ)
+    plane.rest_until = 0.0
+    turn(peers)
+    turn(peers)
+    assert not plane.resting and not channel.paused & RESTING
+    assert received(busy) == encode(Pingresp(), 5)

@@ -29,6 +29,7 @@ BUSY: Final = 1
 METERED: Final = 2
 STORING: Final = 4
 SHAKING: Final = 8
+RESTING: Final = 16
 FIRST_READ: Final = 960
 """Bytes asked for at first: room for a few packets, in a block that the allocator has at hand. A read that fills its
 buffer doubles the connection's next one, up to `loop.LARGEST_READ`."""
@@ -75,7 +76,7 @@ class Channel(Connection):
         self.departed = False
         """The client has hung up, which is still to be dealt with."""
         self.paused = 0
-        """Not read from, by our own will: some of `BUSY`, `METERED`, `STORING`, `SHAKING`."""
+        """Not read from, by our own will: some of `BUSY`, `METERED`, `STORING`, `SHAKING`, `RESTING`."""
         self.opened_at = turn.now
         self.last_seen = turn.now
         self.max_in = turn.max_connect_size

@@ -33,7 +33,7 @@ from mypy_extensions import mypyc_attr
 
 from headwater.message import NEVER
 from headwater.node.plane.background import SLICE
-from headwater.node.plane.channel import Channel
+from headwater.node.plane.channel import RESTING, Channel
 from headwater.node.plane.polling import poll_of
 from headwater.node.plane.timers import Timers
 from headwater.node.plane.turn import Turn
@@ -47,9 +47,9 @@ GONE: Final = select.EPOLLERR | select.EPOLLHUP
 MAX_EVENTS: Final = 64
 WORK: Final = 0.005
 REST: Final = 0.002
-"""Seconds of background tasks without a pause, and of the pause, in which others are served. Only a process of
-real-time priority needs it: from one that is never idle Linux takes the processor away for 50 ms in a second, and all
-clients wait."""
+"""Seconds of background tasks, and of reading from those who send much, without a pause, and of the pause, in which
+others are served. Only a process of real-time priority needs it: from one that is never idle Linux takes the processor
+away for 50 ms in a second, and all clients wait."""
 SPARE: Final = 0.0001
 """Seconds of a turn for newcomers as long as nobody who sends little sends anything."""
 ENTRANCES: Final = 0
@@ -177,7 +177,7 @@ class EpollPlane(Plane):
         self.urgent: set[int] = set()
         self.interrupted = False
         self.worked = 0.0
-        """Seconds of background tasks since the last pause."""
+        """Seconds of reading from those who send much, and of background tasks, since the last pause."""
         self.rests = has_real_time_priority()
         self.rest_until = 0.0
         self.light_at = 0.0
@@ -186,6 +186,8 @@ class EpollPlane(Plane):
         self.next_newcomer = 0
         self.heavy: list[Channel] = []
         self.next_heavy = 0
+        self.resting: list[Channel] = []
+        """Those who send much and are not read from during the pause."""
         self.departed: deque[Channel] = deque()
         self.next_kind = 0
 
@@ -235,14 +237,13 @@ class EpollPlane(Plane):
             wait = -1.0 if wake_at == NEVER else wake_at - now if wake_at > now else 0.0
             if hot.unsent or self.departed:
                 wait = 0.0
-            elif background:
-                if self.worked >= WORK and self.rests:
-                    self.worked = 0.0
-                    self.rest_until = now + REST
+            elif background or self.resting:
                 rest = self.rest_until - now
                 wait = 0.0 if rest <= 0.0 else rest if wait < 0.0 or rest < wait else wait
             events = poll(wait, MAX_EVENTS)
             now = clock()
+            if self.resting and now >= self.rest_until:
+                self._go_on()
             hot.now = now
             hot.until = now + SLICE
             others: list[tuple[int, int]] | None = None
@@ -310,6 +311,8 @@ class EpollPlane(Plane):
             self.next_kind = kind
             if not alone and self.clock() > began + SLICE:
                 break
+        if self.worked >= WORK and self.rests:
+            self._rest(self.clock())
         self.entrances.clear()
         self.newcomers.clear()
         self.heavy.clear()
@@ -348,6 +351,7 @@ class EpollPlane(Plane):
         elif kind == HEAVY:
             self.hot.until = began + SLICE
             self.next_heavy = self._read_some(self.heavy, self.next_heavy, False)
+            self.worked += self.clock() - began
         elif kind == DEPARTED:
             self._part_from_some()
         elif kind == SENDS:
@@ -357,6 +361,23 @@ class EpollPlane(Plane):
             self.hot.until = began + max(SLICE, (began - now) / 2)
             self.hot.background.run(self.hot.until)
             self.worked += self.clock() - began
+
+    def _rest(self, now: float) -> None:
+        """Neither background tasks nor those who send much, for a while."""
+        self.worked = 0.0
+        self.rest_until = now + REST
+        for channel in self.heavy:
+            if channel.fd >= 0 and not channel.departed:
+                channel.paused |= RESTING
+                self.watch(channel, False, channel.backlog_size > 0)
+                self.resting.append(channel)
+
+    def _go_on(self) -> None:
+        for channel in self.resting:
+            channel.paused &= ~RESTING
+            if channel.fd >= 0 and not channel.paused:
+                self.watch(channel, not channel.congested, channel.backlog_size > 0)
+        self.resting.clear()
 
     def _read_some(self, channels: list[Channel], first: int, paused: bool) -> int:
         """From these, in turn, as long as there is time; from one at least; `paused`: even from such as are not to be
