@@ -1,6 +1,6 @@
 """The fast tier (`--fast`, of `./scripts/test --fast`): what needs no Java and no other broker, and kills nothing.
 
-It is for while one works, and shows most of what can be wrong in three minutes of CPU time; CI runs everything. Left
+It is for while one works, and shows most of what can be wrong in two minutes on two cores; CI runs everything. Left
 out are tests that are marked `slow`, those that borrow the process's Spark, those whose parameters name another broker,
 and the files and folders below. Property tests have a tenth of their examples, and fuzzers a third of their seeds. What
 is left cannot start Java or another broker: an audit hook lets it fail, with a word on why.
