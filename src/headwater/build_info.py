@@ -37,6 +37,7 @@ COMPILED: Final = (
     "node/delivery/storing",
     "node/protocol/hotpath",
     "node/plane/loop",
+    "node/plane/guest",
     "node/persistence/records",
     "node/persistence/batch",
     "node/persistence/journal",

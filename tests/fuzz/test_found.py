@@ -14,7 +14,7 @@ import pytest
 
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.plane.loop import GuestPlane
+from headwater.node.plane.guest import GuestPlane
 from headwater.node.plane.selector import run
 from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.shared import DISPATCHERS

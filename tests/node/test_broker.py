@@ -15,7 +15,8 @@ import uvloop
 from headwater.message import Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.plane.loop import EpollPlane, GuestPlane
+from headwater.node.plane.guest import GuestPlane
+from headwater.node.plane.loop import EpollPlane
 from headwater.node.plane.selector import run
 from headwater.wire import FROM_SERVER, PacketReader, decode, encode
 from headwater.wire.packets import (

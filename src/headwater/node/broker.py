@@ -23,7 +23,8 @@ from headwater.node.bridge.orphans import remove_orphans
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
 from headwater.node.persistence.storage import Storage
-from headwater.node.plane.loop import EpollPlane, GuestPlane
+from headwater.node.plane.guest import GuestPlane
+from headwater.node.plane.loop import EpollPlane
 from headwater.node.plane.selector import HotEventLoop
 from headwater.node.protocol.admission import PROGRAM, TOO_MANY_TOPICS, Publication
 from headwater.node.protocol.group_view import GroupView, view_groups

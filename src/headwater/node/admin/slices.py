@@ -11,7 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from headwater.node.broker import Broker
 from headwater.node.plane.background import SLICE, BackgroundTask
-from headwater.node.plane.loop import EpollPlane, GuestPlane
+from headwater.node.plane.guest import GuestPlane
+from headwater.node.plane.loop import EpollPlane
 
 TOGETHER: Final = 2
 """Lists that are made at a time."""

@@ -5,7 +5,7 @@
 
 `EpollPlane` is the fast one: it waits on epoll itself and returns to its caller only when someone else's descriptor is
 ready, when it was interrupted, or at the caller's deadline. `selector.py` puts it inside asyncio's own loop.
-`GuestPlane` does the same under any asyncio loop (uvloop, somebody's application) through add_reader and call_soon.
+`GuestPlane` (guest.py) does the same under any asyncio loop (uvloop, somebody's application).
 Registrations with epoll change only when a write blocks or a reader must be paused.
 
 Those who are connected and send little come first. Six kinds of work may wait until they have got theirs: connections
@@ -24,7 +24,6 @@ from __future__ import annotations
 import os
 import select
 import time
-from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -417,86 +416,3 @@ class EpollPlane(Plane):
     def wake(self) -> None:
         # Callers from outside a turn run inside asyncio; the next `run` looks at what they left.
         pass
-
-
-class GuestPlane(Plane):
-    """A data plane in somebody else's event loop: correct, and slower by that loop's cost per event."""
-
-    def __init__(self, hot: Turn, timers: Timers, loop: AbstractEventLoop) -> None:
-        super().__init__(hot, timers)
-        self.loop = loop
-        self.scheduled = False
-        self.alarm: TimerHandle | None = None
-        self.alarm_at = NEVER
-
-    def add(self, channel: Channel) -> None:
-        self.loop.add_reader(channel.fd, self._readable, channel)
-        self.wake()
-
-    def watch(self, channel: Channel, readable: bool, writable: bool) -> None:
-        if readable and not channel.paused:
-            self.loop.add_reader(channel.fd, self._readable, channel)
-        else:
-            self.loop.remove_reader(channel.fd)
-        if writable:
-            self.loop.add_writer(channel.fd, self._writable, channel)
-        else:
-            self.loop.remove_writer(channel.fd)
-
-    def remove(self, channel: Channel) -> None:
-        self.loop.remove_reader(channel.fd)
-        self.loop.remove_writer(channel.fd)
-
-    def listen(self, fd: int, ready: Callable[[], None], urgent: bool = False) -> None:
-        self.loop.add_reader(fd, ready)
-
-    def unlisten(self, fd: int) -> None:
-        self.loop.remove_reader(fd)
-
-    def wake(self) -> None:
-        if not self.scheduled:
-            self.scheduled = True
-            self.loop.call_soon(self._end_turn)
-
-    def close(self) -> None:
-        if self.alarm is not None:
-            self.alarm.cancel()
-            self.alarm = None
-
-    def _readable(self, channel: Channel) -> None:
-        if channel.fd >= 0:
-            self.hot.now = time.monotonic()
-            self.hot.until = self.hot.now + SLICE
-            self._read(channel)
-            self.wake()
-
-    def _writable(self, channel: Channel) -> None:
-        if channel.fd >= 0:
-            self.hot.now = time.monotonic()
-            self._write(channel)
-            self.wake()
-
-    def _end_turn(self) -> None:
-        self.scheduled = False
-        hot = self.hot
-        now = hot.now = time.monotonic()
-        if self.timers.soonest <= now:
-            self.timers.run(now, now + SLICE)
-        while hot.open or hot.dirty or hot.changed:
-            hot.flush()
-        if hot.background.waiting:
-            hot.until = now + SLICE
-            hot.background.run(hot.until)
-            self.wake()
-        soonest = self.timers.soonest
-        if soonest < self.alarm_at or self.alarm_at <= now:
-            if self.alarm is not None:
-                self.alarm.cancel()
-            self.alarm_at = soonest
-            self.alarm = None if soonest == NEVER else self.loop.call_later(max(0.0, soonest - now), self._rang)
-
-    def _rang(self) -> None:
-        # Perhaps a little early, as uvloop rounds to milliseconds: then it has to be set again.
-        self.alarm = None
-        self.alarm_at = NEVER
-        self._end_turn()
