@@ -57,8 +57,8 @@ MAY_IMPORT: dict[str, list[str]] = {
 
 INSIDE_NODE: dict[str, str] = {
     "settings": """config settings metric web_settings toml_text hooks access.settings access.errors access.filters
-        advice.settings bridge.settings delivery.settings delivery.rest_settings transports.settings mosquitto
-        mosquitto.*""",
+        advice.settings bridge.settings links.settings links.view delivery.settings delivery.rest_settings
+        transports.settings mosquitto mosquitto.*""",
     "sockets and turns": """plane plane.* destinations destinations.destination transports transports.direct
         transports.sockets transports.tls transports.upgrade transports.websocket transports.proxy_protocol
         transports.contexts transports.listener""",
@@ -73,7 +73,7 @@ INSIDE_NODE: dict[str, str] = {
         advice advice.advising advice.document advice.figures advice.weights bridge bridge.inside bridge.path
         bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
         bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming
-        delivery.opening persistence.storage transports.accepting transports.handshakes""",
+        delivery.opening persistence.storage transports.accepting transports.handshakes links links.*""",
     "operations": """ broker run operations operations.* delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.serving admin admin.* http
         http.*""",

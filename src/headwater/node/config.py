@@ -17,6 +17,7 @@ from headwater.node.advice.settings import AdviceSettings
 from headwater.node.bridge.settings import BridgeSettings
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.delivery.settings import StoreSettings
+from headwater.node.links.settings import ClusterSettings
 from headwater.node.settings import ConfigError, Settings, load
 from headwater.node.transports.settings import ALL_ADDRESSES, ID_PREFIX, ListenerSettings
 from headwater.node.web_settings import WebSettings
@@ -304,6 +305,9 @@ class Config(Settings):
     admin: Admin = Field(default=Admin(), description="The admin API, health and metrics over HTTP.")
     store: StoreSettings = Field(default=StoreSettings(), description="The delivery store (docs/store.md).")
     rest: RestSettings = Field(default=RestSettings(), description="REST over the delivery store (docs/rest.md).")
+    cluster: ClusterSettings = Field(
+        default=ClusterSettings(), description="A cluster of nodes that are one broker (docs/cluster.md)."
+    )
     advice: AdviceSettings = Field(
         default=AdviceSettings(), description="Recommendations from outside, of a pipeline say (docs/advice.md)."
     )

@@ -1,0 +1,84 @@
+"""What can be seen of a cluster from one of its nodes: for the command line, REST and metrics."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class LinkView(NamedTuple):
+    """A link of this node, up or not."""
+
+    peer: str
+    state: str
+    """`up`; `syncing`: it is up, and the peer has not told all that it wants; `down`."""
+    since: float
+    """Seconds that it has been in this state."""
+    reason: str
+    """Why it is down."""
+    address: str
+    version: int
+    """Of frames; 0: it is down."""
+    method: str
+    """By which the peer tells what its clients want."""
+    round_trip: float | None
+    """Seconds."""
+    bytes_received: int
+    bytes_sent: int
+    messages_received: int
+    messages_sent: int
+    dropped: int
+    """QoS 0 messages that found no room."""
+    spool_messages: int
+    spool_bytes: int
+    spool_limit: int
+    states: int
+    """Of this node's interest, told since the link came up; `changes` likewise."""
+    state_bytes: int
+    changes: int
+    change_bytes: int
+    reconnects: int
+
+
+class NodeView(NamedTuple):
+    """A member of the cluster, this node included."""
+
+    node: str
+    state: str
+    """live, suspected, dead, left"""
+    address: str
+    generation: int
+    phi: float
+    since: float
+    """Seconds that it has been in this state."""
+    reason: str
+    mqtt: str
+    """Where its clients connect, `host:port`, if it says so."""
+    software: str
+
+
+class ClusterView(NamedTuple):
+    cluster: str
+    node: str
+    boot: int
+    address: str
+    method: str
+    relays: bool
+    nodes: list[NodeView]
+    links: list[LinkView]
+    repeated: int
+    """Messages that had come already and were dropped."""
+    stopped: int
+    """Messages that reached the hop limit."""
+    holding: int
+    """SUBACKs that wait for other nodes."""
+
+
+class RouteView(NamedTuple):
+    """Where a topic goes from this node."""
+
+    topic: str
+    local: bool
+    """Whether somebody at this node has subscribed."""
+    links: list[str]
+    is_exact: bool
+    """Whether these links are known to lead to subscribers."""
