@@ -204,8 +204,8 @@ def _check_fanout(server: Server, topic: bytes, fanout: Fanout) -> None:
             assert all(channel.state == CONNECTED for channel in (*remembered.members4, *remembered.members5))
             assert not remembered.pieces4 and not remembered.pieces5 and remembered.count == remembered.commit == 0
             assert not remembered.dirty and not remembered.claimed
-    again = Fanout(fanout.store, fresh)
-    for flag in ("somebody", "in_runs", "durable", "owed", "drops_properties"):
+    again = Fanout(fanout.store, fresh, len(fresh))
+    for flag in ("somebody", "in_runs", "durable", "promises", "owed", "drops_properties"):
         assert getattr(fanout, flag) == getattr(again, flag), flag
 
 

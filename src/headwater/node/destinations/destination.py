@@ -99,6 +99,8 @@ class Destination:
     """Whether it takes one QoS 0 packet at a time."""
     durable = False
     """Whether what it takes with QoS 1 is kept on disk until somebody has acknowledged it."""
+    promises = False
+    """Whether an acknowledgement of a message of QoS 1 waits for the disk because of it."""
     owed = False
     """Whether somebody may get a message with QoS 1 or 2."""
     width = 0
@@ -175,16 +177,19 @@ class Batch(Destination):
 
 
 class Fanout:
-    """All destinations of a topic, and what follows from them. Topics with the same ones share one fan-out."""
+    """All destinations of a topic, and what follows from them. Topics with the same ones share one fan-out. Those at
+    this broker come first, `local` of them."""
 
-    def __init__(self, store: StoreDestination | None, destinations: list[Destination]) -> None:
+    def __init__(self, store: StoreDestination | None, destinations: list[Destination], local: int) -> None:
         self.store = store
         self.destinations = destinations
+        self.local = local
         self.somebody = False
         self.in_runs = True
         """Whether QoS 0 packets may be handed over many at a time: who gets a message by two ways gets both before the
         next one."""
         self.durable = False
+        self.promises = store is not None
         self.owed = False
         self.drops_properties = False
         self.width = 0
@@ -193,6 +198,7 @@ class Fanout:
             self.width += each.width
             self.somebody = self.somebody or each.counts
             self.durable = self.durable or each.durable
+            self.promises = self.promises or each.durable or each.promises
             self.owed = self.owed or each.owed
             self.drops_properties = self.drops_properties or each.drops_properties
             if each.one_by_one:

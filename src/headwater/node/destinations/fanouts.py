@@ -1,13 +1,13 @@
 """From the bytes of a topic to its fan-out, by one look-up when the topic was seen before.
 
-Theory. `Source`s know destinations: the router those at this broker (local.py), later others those far away; the
-delivery store comes before them. A topic's fan-out is made of what all of them say, and is remembered by topic. Topics
-with the same destinations share one fan-out, so that their messages share one batch.
+Theory. `Source`s know destinations: the router those at this broker (local.py), another one (`remote`) the links that
+lead to other nodes; the delivery store comes before them. A topic's fan-out is made of what both say, and is remembered
+by topic. Topics with the same destinations share one fan-out, so that their messages share one batch.
 
 What is remembered ends with the router's feed of changes (routing/feed.py): a change at an exact filter forgets that
-topic, a change at a wildcard filter forgets all. A change of another source (`forget`) does the same here, and leaves
-alone what the router's part remembers, so that news from afar costs a look-up per topic and no new batches. Everything
-remembered is bounded.
+topic, a change at a wildcard filter forgets all. News from afar (`remote_changed`) put what is remembered aside: of a
+topic that is found there only the links are asked for anew, and if these are the same it has the fan-out that it had.
+Everything remembered is bounded.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ NOT_FOR_CLIENTS: Final = (b"$SYS", b"$share/", b"$headwater")
 class Fanouts(RouteListener):
     def __init__(self, local: LocalRoutes) -> None:
         self.local = local
-        self.sources: list[Source] = [local]
+        self.remote: Source | None = None
         self.store: StoreDestination | None = None
         self.max_topic_length = LONGEST_TOPIC
         self.max_topic_levels = ANY_LEVELS
         self.topics: dict[bytes, Fanout] = {}
         """What is here may be published to by clients, if their rights allow it."""
         self.older_topics: dict[bytes, Fanout] = {}
+        self.aside: dict[bytes, Fanout] = {}
+        """Those that are right as far as this broker goes."""
+        self.aside_bytes = 0
         self.topic_bytes = 0
         self.by_destinations: dict[tuple[int, ...], Fanout] = {}
 
@@ -47,6 +50,11 @@ class Fanouts(RouteListener):
         refuse it."""
         fanout = self.older_topics.get(topic)
         if fanout is not None:
+            self._remember(topic, fanout)
+            return fanout
+        fanout = self.aside.get(topic)
+        if fanout is not None:
+            fanout = self._with_links(topic.decode(), fanout)
             self._remember(topic, fanout)
             return fanout
         if not self._is_open(topic):
@@ -103,9 +111,22 @@ class Fanouts(RouteListener):
 
     def _fanout(self, name: str, store: StoreDestination | None) -> Fanout:
         """The fan-out keeps its destinations alive, so their identities are a key."""
-        found: list[Destination] = []
-        for source in self.sources:
-            found += source.destinations(name)
+        found = self.local.destinations(name)
+        links: list[Destination] = [] if self.remote is None else self.remote.destinations(name)
+        return self._made_of(store, found, links)
+
+    def _with_links(self, name: str, fanout: Fanout) -> Fanout:
+        """The same but for what leads to other nodes."""
+        links: list[Destination] = [] if self.remote is None else self.remote.destinations(name)
+        before = fanout.destinations
+        local = fanout.local
+        if len(before) == local + len(links):
+            if not links or (len(links) == 1 and before[local] is links[0]):
+                return fanout
+        return self._made_of(fanout.store, before[:local], links)
+
+    def _made_of(self, store: StoreDestination | None, local: list[Destination], links: list[Destination]) -> Fanout:
+        found = local + links
         key = [id(each) for each in found]
         if store is not None:
             key.append(id(store))
@@ -114,7 +135,7 @@ class Fanouts(RouteListener):
         if fanout is None:
             if len(self.by_destinations) >= MAX_CACHED_TOPICS:
                 self.by_destinations.clear()
-            fanout = self.by_destinations[whole] = Fanout(store, found)
+            fanout = self.by_destinations[whole] = Fanout(store, found, len(local))
         return fanout
 
     # ---- changes -----------------------------------------------------------------------------------------------
@@ -127,13 +148,27 @@ class Fanouts(RouteListener):
         self.recipients_changed("#")
 
     def forget(self, filter: str) -> None:
-        """Some source has other destinations now for topics that match this filter."""
+        """There are other destinations now for topics that match this filter."""
         if has_wildcard(filter):
             self.topics.clear()
             self.older_topics.clear()
+            self.aside.clear()
+            self.aside_bytes = 0
             self.topic_bytes = 0
         else:
             topic = filter.encode()
             self.topics.pop(topic, None)
             self.older_topics.pop(topic, None)
+            self.aside.pop(topic, None)
         self.by_destinations.clear()
+
+    def remote_changed(self) -> None:
+        """Topics may go over other links now."""
+        if len(self.aside) + len(self.topics) > MAX_CACHED_TOPICS or self.aside_bytes > MAX_CACHED_BYTES:
+            self.aside.clear()
+            self.aside_bytes = 0
+        self.aside.update(self.topics)
+        self.aside_bytes += self.topic_bytes
+        self.topics.clear()
+        self.older_topics.clear()
+        self.topic_bytes = 0

@@ -25,6 +25,23 @@ class Batch:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class Contributor:
+    """Somebody beside the journal whose changes belong to the same commits."""
+
+    def is_owed(self) -> bool:
+        """Whether a commit should begin now, whatever `interval` says."""
+        raise NotImplementedError
+
+    def fill(self, batch: Batch) -> None:
+        """Add all that has changed until now."""
+        raise NotImplementedError
+
+    def on_disk(self, sequence: int) -> None:
+        """The batches up to this one are on disk."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Committer:
     """Brings batches to the disk, one at a time, and calls `Journal.finished` on the loop's thread after each."""
 

@@ -30,7 +30,7 @@ from typing import Final, cast
 
 from headwater.message import Delivery, Message, Subscription
 from headwater.node.delivery.coordinator import Coordinator
-from headwater.node.persistence.batch import Batch, Committer
+from headwater.node.persistence.batch import Batch, Committer, Contributor
 from headwater.node.persistence.records import (
     GROUP,
     MESSAGE,
@@ -98,6 +98,7 @@ class Journal(Journaling):
         """There are retained messages on disk for which there is no room."""
         self.coordinator: Coordinator | None = None
         """Takes messages for the delivery store, which go there with the same commits."""
+        self.contributor: Contributor | None = None
 
     # ---- sessions ----------------------------------------------------------------------------------------------
 
@@ -320,15 +321,21 @@ class Journal(Journaling):
         self.changed = True
         if self.running:
             return
-        if self.interval > 0.0 and len(self._deliveries) < MANY and not self._much_is_taken():
+        if self.interval > 0.0 and len(self._deliveries) < MANY and not self._is_urgent():
             if not self.scheduled:
                 self.scheduled = True
                 self.committer.later(self.interval)
             return
         self.begin()
 
-    def _much_is_taken(self) -> bool:
+    def _is_urgent(self) -> bool:
+        if self.contributor is not None and self.contributor.is_owed():
+            return True
         return self.coordinator is not None and self.coordinator.intake.taken.size >= MUCH
+
+    def go_together(self) -> None:
+        """Some of what has changed must not be missing where the store has the messages of this commit."""
+        self._together = True
 
     def begin(self) -> None:
         """Start a commit of all that has changed, unless one is on its way."""
@@ -350,6 +357,8 @@ class Journal(Journaling):
             self.committer.start(batch)
         else:
             self._durable(batch.sequence)
+            if self.contributor is not None:
+                self.contributor.on_disk(batch.sequence)
 
     def finished(self, batch: Batch) -> None:
         """The batch is on disk."""
@@ -357,6 +366,8 @@ class Journal(Journaling):
         if batch.taken is not None and self.coordinator is not None:
             self.coordinator.on_disk(batch.taken)
         self._durable(batch.sequence)
+        if self.contributor is not None:
+            self.contributor.on_disk(batch.sequence)
         if self.budget.used > self.memory:
             for entry in batch.waiting:
                 self._put_away(entry)
@@ -419,6 +430,8 @@ class Journal(Journaling):
                 batch.deletes.append(retained_key(topic))
             else:
                 puts.append((retained_key(topic), record_of(message, offset)))
+        if self.contributor is not None:
+            self.contributor.fill(batch)
         batch.promises = self._gone_for_good or bool(puts or batch.deletes)
         batch.deletes += self._deletes
         self._records.clear()

@@ -51,6 +51,7 @@ class Channel(Connection):
         self.address = ""
         self.loopback = False
         self.transport: Transport | None = None
+        self.peer: Peer | None = None
         self.entrance: Entrance | None = None
         self.allow_anonymous: bool | None = None
         self.use_passwords = True
@@ -182,6 +183,36 @@ class Transport:
 
     def end(self) -> None:
         """Say that nothing more comes, if the socket takes it; more than once is fine."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Peer:
+    """Another node at the other end of a channel, where there is no MQTT client. Of such a channel nobody else is told
+    anything: it has no session, and is not among the server's channels."""
+
+    def feed(self, data: bytes) -> None:
+        """Bytes came."""
+        raise NotImplementedError
+
+    def packet(self, first_byte: int, body: bytes) -> None:
+        """One packet of a run that it sent, which has to go the ordinary way."""
+        raise NotImplementedError
+
+    def postponed(self) -> None:
+        """There is no time left for the other packets of the run."""
+        raise NotImplementedError
+
+    def failed(self, why: str) -> None:
+        """What it sent makes no sense: end the connection."""
+        raise NotImplementedError
+
+    def written(self) -> None:
+        """No bytes wait for its socket any more."""
+        raise NotImplementedError
+
+    def lost(self) -> None:
+        """The socket is gone; told once."""
         raise NotImplementedError
 
 

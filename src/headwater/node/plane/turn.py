@@ -63,6 +63,18 @@ class Journaling:
         raise NotImplementedError
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Outgoing:
+    """What is collected for other nodes (links/sending.py), as a turn sees it."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        """Something is collected that `settle` has to hand to its links."""
+
+    def settle(self) -> None:
+        raise NotImplementedError
+
+
 class Turn:
     slow: Slow
     delivering: Deliver
@@ -81,6 +93,7 @@ class Turn:
         self.dirty: list[Channel] = []
         self.unsent: deque[Channel] = deque()
         """Those that something is to be sent to in later turns."""
+        self.outgoing: Outgoing | None = None
         self.journal: Journaling | None = None
         self.changed = False
         """Something that is kept on disk has changed in this turn."""
@@ -207,6 +220,8 @@ class Turn:
     def _end(self) -> None:
         if self.open:
             self.settle_all()
+        if self.outgoing is not None and self.outgoing.is_open:
+            self.outgoing.settle()
         if self.changed and self.journal is not None:
             self.journal.turn_ended()
 

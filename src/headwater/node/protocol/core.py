@@ -57,6 +57,15 @@ class OutsideTurn:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class InterestGate:
+    """What this node's clients want, told to other nodes (links/links.py)."""
+
+    def hold(self, task: ClientTask) -> bool:
+        """Whether the task has to wait until other nodes know what is wanted: then `ClientTask.released` is called."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Core(Slow):
     def __init__(self, config: Config, hooks: Hooks) -> None:
         self.config = config
@@ -78,6 +87,8 @@ class Core(Slow):
         self.stopping = False
         self.journal: Journal | None = None
         self.coordinator: Coordinator | None = None
+        self.interest: InterestGate | None = None
+        """Where SUBACK waits for other nodes, if there are any."""
         self.room: Room | None = None
         """That of the disk on which the journal is."""
 
@@ -170,6 +181,9 @@ class ClientTask(BackgroundTask):
     def step(self) -> bool:
         """Do a little of it; False: it is done. `Channel.waits` may be set to this: go on when the client has read."""
         raise NotImplementedError
+
+    def released(self) -> None:
+        """It need not wait any more (`InterestGate`)."""
 
     def piece(self) -> bool:
         channel = self.channel

@@ -95,13 +95,16 @@ class Flow(Core):
                 break
 
     def postponed(self, channel: Channel) -> None:
+        if channel.peer is not None:
+            channel.peer.postponed()
+            return
         self.be_busy(channel)
         self.background.add(_Rest(self, channel))
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def writable_wanted(self, channel: Channel) -> None:
-        self.plane.watch(channel, not channel.congested, True)
+        self.plane.watch(channel, channel.peer is not None or not channel.congested, True)
         if channel not in self.stalls:
             self._look_for_stall(channel, self.hot.now)
 
@@ -127,16 +130,22 @@ class Flow(Core):
         self.lost(channel)
 
     def overfull(self, channel: Channel) -> None:
+        if channel.peer is not None:
+            return  # two nodes that did not read because the other does not would wait for ever
         self.plane.watch(channel, False, channel.backlog_size > 0)
 
     def relieved(self, channel: Channel) -> None:
         channel.congested = False
         self.plane.watch(channel, True, True)
-        self.hot.delivering.drain(channel)
+        if channel.peer is None:
+            self.hot.delivering.drain(channel)
 
     def written(self, channel: Channel) -> None:
         channel.congested = False
         self.plane.watch(channel, True, False)
+        if channel.peer is not None:
+            channel.peer.written()
+            return
         if channel.waits is not None:
             self.background.add(channel.waits)
             channel.waits = None

@@ -66,6 +66,9 @@ class HotPath(Collecting):
 
     def feed(self, channel: Channel, data: bytes) -> None:
         """Deal with all whole packets in what arrived; keep the rest."""
+        if channel.peer is not None:
+            channel.peer.feed(data)
+            return
         if channel.need:
             collected = self.collect(channel, data)
             if collected is None:
@@ -91,6 +94,18 @@ class HotPath(Collecting):
             self.slow.outruns_store(channel)
         if channel.meter is not None and pos:
             self.slow.metered(channel, pos, self.stats.messages_received - published)
+
+    def feed_run(self, channel: Channel, data: bytes, fanouts: Fanouts) -> int:
+        """Deal with PUBLISH packets that came from another node, as if `channel` had published them, for the
+        destinations of these fan-outs. Returns where it stopped: there was no time for the rest, or the last packet is
+        not whole. Raises RemoteProtocolError."""
+        own = self.fanouts
+        self.fanouts = fanouts
+        try:
+            return self._packets(channel, data)
+        finally:
+            self.fanouts = own
+            channel.out.clear()  # acknowledgements: the link has its own
 
     def _packets(self, channel: Channel, data: bytes) -> int:
         """Deal with the whole packets; returns where the first incomplete one begins."""
@@ -277,7 +292,7 @@ class HotPath(Collecting):
         """QoS 1 packets of one `size`, the first with its packet id at `te`, one at a time: stored, handed to all
         destinations, acknowledged. Returns where they end."""
         journal = self.journal
-        if journal is not None and (fanout.durable or fanout.store is not None):
+        if journal is not None and fanout.promises:
             journal.promise(channel)
         head = run.head
         like = len(head)

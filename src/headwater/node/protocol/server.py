@@ -137,6 +137,9 @@ class Server(Flow):
 
     def packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
         self.stats.received += 1
+        if channel.peer is not None:
+            channel.peer.packet(first_byte, body)
+            return
         kind = first_byte >> 4
         channel.check_allowed(kind)
         if kind == CONNECT and body.startswith(V5_CONNECT):
@@ -178,6 +181,9 @@ class Server(Flow):
         return size
 
     def failed(self, channel: Channel, error: RemoteProtocolError) -> None:
+        if channel.peer is not None:
+            channel.peer.failed(error.text)
+            return
         self.stats.protocol_errors += 1
         log.info("%r (%s) broke the protocol: %s", channel.client_id, channel.address, error.text)
         if channel.state != CONNECTED:
@@ -201,6 +207,9 @@ class Server(Flow):
     def crashed(self, channel: Channel) -> None:
         self.stats.failures += 1
         log.exception("dealing with a packet of %r (%s) failed", channel.client_id, channel.address)
+        if channel.peer is not None:
+            channel.peer.failed("the server failed to deal with a frame")
+            return
         try:
             self.disconnect(channel, IMPLEMENTATION_SPECIFIC_ERROR, "the server failed to deal with a packet")
             if channel.finishing:
@@ -295,6 +304,9 @@ class Server(Flow):
         """The protocol has ended: part from the session, let the client read what we sent (`linger`), then close."""
         if channel.state == CLOSING:
             return
+        if channel.peer is not None:
+            self.lost(channel)
+            return
         if self.hot.open:
             self.hot.settle_all()  # what came before the end is counted as sent, queued or dropped
         was_connected = channel.state != NEW
@@ -335,6 +347,9 @@ class Server(Flow):
         if channel.fd < 0:
             return
         fd = channel.fd
+        peer = channel.peer
+        if peer is not None:
+            channel.state = CLOSING
         if channel.state != CLOSING:
             channel.out.clear()
             channel.fd = -1  # nothing can be sent any more
@@ -372,6 +387,8 @@ class Server(Flow):
             channel.recv = _recv_nothing
             channel.send_bytes = _send_nothing
         self.channels.discard(channel)
+        if peer is not None:
+            peer.lost()
 
     def keeps(self, channel: Channel, size: int) -> bool:
         return self.strangers.keeps(channel, size)

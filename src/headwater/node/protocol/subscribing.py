@@ -64,6 +64,24 @@ class _Subscribe(ClientTask):
         self.positions = False
         self.parts: list[Parts | None] = []
         self.reasons: list[int] = []
+        self.is_answered = False
+        self.is_held = False
+        self.is_known = False
+        """Other nodes know of it, or have had their time."""
+
+    def released(self) -> None:
+        self.is_known = True
+        if self.channel.waits is self:
+            self.channel.waits = None
+            self.core.background.add(self)
+
+    def _must_wait(self) -> bool:
+        gate = self.core.interest
+        if gate is None or self.is_known:
+            return False
+        if not self.is_held and min(self.reasons) < 0x80:
+            self.is_held = gate.hold(self)
+        return self.is_held
 
     def step(self) -> bool:
         if len(self.parts) < len(self.requests):
@@ -76,6 +94,11 @@ class _Subscribe(ClientTask):
                 self._subscribe(self.requests[number], self.parts[number])
             if len(self.reasons) < len(self.requests):
                 return True
+        if not self.is_answered:
+            if self._must_wait():
+                self.channel.waits = self
+                return True
+            self.is_answered = True
             self.core.send(self.channel, Suback(self.packet_id, self.reasons))
             if self.session.durable:
                 self.core.promise(self.channel)
