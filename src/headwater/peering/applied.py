@@ -36,12 +36,16 @@ class Applied:
         """The link is down; what is under way is committed all the same."""
         self._is_begun = False
 
-    def take(self, run: Run) -> int:
-        """How many of the run's messages, from its first on, have been applied already; the others count as applied
-        now. Raises MalformedFrame if some are missing before it."""
+    def known(self, run: Run) -> int:
+        """How many of the run's messages, from its first on, have been applied already. Raises MalformedFrame if some
+        are missing before it."""
         if run.position > self.received + 1:
             raise MalformedFrame(f"position {run.position} behind {self.received}")
-        known = min(run.messages, self.received + 1 - run.position)
+        return min(run.messages, self.received + 1 - run.position)
+
+    def take(self, run: Run) -> int:
+        """As `known`; the others count as applied now."""
+        known = self.known(run)
         self.received = max(self.received, run.position + run.messages - 1)
         return known
 

@@ -176,6 +176,21 @@ class Coordination:
                 return False
         return True
 
+    def is_synced(self, peer: str) -> bool:
+        """Whether the peer has told all that it wants since its link came up."""
+        link = self._exchange.links.get(peer)
+        return link is not None and link.is_synced
+
+    @property
+    def holding(self) -> int:
+        """Tokens that wait."""
+        return len(self._waiting) + self._exchange.holding
+
+    def method_of(self, node: str) -> str:
+        """By which a node tells what it wants; "": it has not."""
+        stream = self._exchange.streams.get(node)
+        return "" if stream is None or stream.content is None else stream.content.method
+
     def traffic(self, peer: str) -> Traffic | None:
         """What was told to a peer since its link came up; None: it is down."""
         link = self._exchange.links.get(peer)

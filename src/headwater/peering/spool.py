@@ -201,6 +201,16 @@ class LinkSpool:
             self.bytes -= block.size
             self._forget(block.first)
 
+    def discard(self) -> None:
+        """The peer will not come back: it is owed nothing."""
+        for block in self._blocks:
+            self._storage.drop(self.peer, block.first)
+        self._blocks.clear()
+        self._open = []
+        self._recent.clear()
+        self._recent_bytes = self._open_bytes = self.bytes = 0
+        self._sent = None
+
     @property
     def waiting(self) -> int:
         """Messages that the peer has not acknowledged."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mypy_extensions import mypyc_attr
 
 from headwater.session.journaled import DurableDelivery
@@ -50,6 +52,14 @@ class Committer:
 
     def read(self, key: bytes) -> bytes | None:
         """A value that has been written."""
+        raise RuntimeError("not connected")
+
+    def get(self, key: bytes) -> bytes | None:
+        """The same, of a commit that is on disk."""
+        raise RuntimeError("not connected")
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """What is on disk at this moment with keys that begin so, in their order."""
         raise RuntimeError("not connected")
 
     def has(self, key: bytes) -> bool:

@@ -17,7 +17,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from headwater.disk.crash_points import crash_point
@@ -97,6 +97,12 @@ class ThreadCommitter(Committer):
     def look(self) -> None:
         """See how much room there is, soon."""
         self._batches.put(LOOK)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.backend.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self.backend.scan(prefix)
 
     def has(self, key: bytes) -> bool:
         return self.backend.get(key) is not None

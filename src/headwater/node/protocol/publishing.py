@@ -144,6 +144,19 @@ class Publishing:
         self._hand_over(fanout, message, publisher)
         return fanout.somebody
 
+    def take_from_node(self, message: Message) -> None:
+        """A message that another node of the cluster has admitted: store it and hand it over. It is not retained here,
+        as nothing would tell this node when it is replaced."""
+        core = self.core
+        if not self.admission.is_stored(message):
+            return
+        if core.coordinator is not None:
+            core.coordinator.clean(message)
+        fanout = core.hot.fanouts.of(message.topic)
+        if fanout.store is not None:
+            fanout.store.deliver(message, None)
+        self._hand_over(fanout, message, None)
+
     def _keep(self, message: Message, publisher: Session | None) -> Fanout:
         """Store and retain it; returns where it goes."""
         core = self.core

@@ -1,0 +1,99 @@
+"""One other node as this one sees it, whether a link to it is up or not: what it is owed, and how far it has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headwater.node.plane.channel import Channel
+from headwater.peering.applied import Applied
+from headwater.peering.frames import v1
+from headwater.peering.frames.frame import Frame, Publisher
+from headwater.peering.spool import LinkSpool
+
+if TYPE_CHECKING:
+    from headwater.node.plane.turn import Turn
+
+MAX_PUBLISHERS: Final = 4096
+"""Clients that have a number on a link at a time; the one that got its number first gives way."""
+MAX_PUBLISHER_BYTES: Final = 4 << 20
+"""Of their ids."""
+
+
+class PublisherNumbers:
+    """Runs name their clients by numbers, of which the peer is told (`Publisher`) before the first run."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._free: list[int] = []
+        self._bytes = 0
+
+    def get(self, client_id: str, protocol: int) -> int:
+        """-1: it has none."""
+        return self._numbers.get((client_id, protocol), -1)
+
+    def give(self, client_id: str, protocol: int) -> int:
+        """A number that nobody has any more; the peer has to be told."""
+        size = len(client_id.encode())
+        while self._numbers and (len(self._numbers) >= MAX_PUBLISHERS or self._bytes + size > MAX_PUBLISHER_BYTES):
+            oldest = next(iter(self._numbers))
+            self._free.append(self._numbers.pop(oldest))
+            self._bytes -= len(oldest[0].encode())
+        number = self._free.pop() if self._free else len(self._numbers)
+        self._numbers[client_id, protocol] = number
+        self._bytes += size
+        return number
+
+
+class PeerEnd:
+    def __init__(self, turn: Turn, peer: str, spool: LinkSpool, applied: Applied) -> None:
+        self.turn = turn
+        self.peer = peer
+        self.spool = spool
+        self.applied = applied
+        self.channel: Channel | None = None
+        """Of the link that is up."""
+        self.publishers = PublisherNumbers()
+        self.frames_sent = 0
+        """Over this link, the Hello not counted."""
+        self.messages_sent = 0
+        self.messages_received = 0
+        self.dropped = 0
+        self.is_full = False
+        """Its spool has no room, and publishers are refused."""
+        self.is_told = False
+        """The log says that publishers are paused because of it."""
+
+    def link_up(self, channel: Channel, frames_sent: int) -> None:
+        self.channel = channel
+        self.frames_sent = frames_sent
+        self.publishers = PublisherNumbers()
+
+    def link_down(self) -> None:
+        self.channel = None
+        self.spool.cut()
+        self.applied.cut()
+
+    def write(self, data: bytes) -> None:
+        """Bytes of one frame, behind all that was written before; the link has to be up."""
+        channel = self.channel
+        if channel is None:
+            return
+        self.frames_sent += 1
+        channel.out.append(data)
+        self.touch(channel)
+
+    def send(self, frame: Frame) -> None:
+        self.write(v1.encode(frame))
+
+    def touch(self, channel: Channel) -> None:
+        """Something is to be sent when this turn ends."""
+        if not channel.dirty:
+            channel.dirty = True
+            self.turn.dirty.append(channel)
+
+    def number_of(self, client_id: str, protocol: int) -> int:
+        number = self.publishers.get(client_id, protocol)
+        if number < 0:
+            number = self.publishers.give(client_id, protocol)
+            self.write(v1.encode(Publisher(number, protocol, client_id)))
+        return number

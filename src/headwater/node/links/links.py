@@ -1,0 +1,408 @@
+"""All links of a node: between the router, whose feed says what clients here want, and the other nodes.
+
+Theory. `peering.Coordination` knows what others want and says over which links a topic goes; it is asked once per
+topic, as the remote part of its fan-out. What it wants sent, and whose SUBACK may leave, comes from its `tick`, which
+runs when something has changed, before the turn ends. Its news about others redo the remote part of fan-outs alone.
+
+Frames and packets that come have their own files (link.py, receiving.py), and so have those that go (sending.py,
+spooling.py). Who the members are is the cluster's (cluster.py): it joins and forgets them here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from headwater.node.destinations.destination import Destination, Source
+from headwater.node.destinations.fanouts import NOT_FOR_CLIENTS, Fanouts
+from headwater.node.links.end import PeerEnd
+from headwater.node.links.link import UP, Link
+from headwater.node.links.receiving import Receiving, Shared
+from headwater.node.links.sending import LinkDestination, OutgoingRuns
+from headwater.node.links.settings import ClusterSettings
+from headwater.node.links.spooling import Spooling
+from headwater.node.plane.timers import Timer
+from headwater.node.protocol.core import ClientTask, InterestGate
+from headwater.node.protocol.server import Server
+from headwater.peering.coordination import Coordination
+from headwater.peering.forwarding import GRAPH, MESH, Forwarding
+from headwater.peering.frames.frame import NONCE, Hello, InterestFrame, Leave
+from headwater.peering.frames.reading import VERSIONS
+from headwater.peering.frames.v1 import run_head
+from headwater.routing.feed import FILTER_ADDED, GROUP_ADDED, RouteChange, RouteListener
+
+if TYPE_CHECKING:
+    from headwater.node.plane.channel import Channel
+
+log = logging.getLogger("headwater.cluster")
+
+AGAIN: Final = 0.02
+"""Seconds between two attempts to apply what found no room."""
+NOT_FOR_NODES: Final = tuple(each.decode() for each in NOT_FOR_CLIENTS)
+"""Topics that begin so say something about one broker, and stay there."""
+NOBODY: Final[list[Destination]] = []
+ALREADY: Final = "there is a link already"
+
+
+class Links(Source):
+    def __init__(self, server: Server, settings: ClusterSettings, node: str, boot: int, secret: bytes) -> None:
+        self.server = server
+        self.settings = settings
+        self.node = node
+        self.boot = boot
+        self.secret = secret
+        self.relays = bool(settings.neighbours)
+        self.up: dict[str, Link] = {}
+        """By node."""
+        self.greeting: set[Link] = set()
+        """Links that are not up yet."""
+        self.gossip: Callable[[Link, bytes], None] = _ignore_gossip
+        self.changed: Callable[[Link], None] = _ignore
+        """Told when a link came up or went down."""
+        self.node_left: Callable[[str], None] = _ignore_node
+        self.objects: Callable[[Link], str] = _no_objection
+        """Why a node with this Hello and certificate may not be linked; "": it may."""
+        self.settled: Callable[[Channel], None] = _ignore_channel
+        self.coordination = Coordination(
+            node, boot, settings.method, relays=self.relays, subscribe_wait=settings.subscribe_wait
+        )
+        self.forwarding = Forwarding(node, boot, GRAPH if self.relays else MESH)
+        self.spooling = Spooling(server, boot, self.forwarding, settings.max_spool, self.send_owed)
+        self.outgoing = OutgoingRuns(server.hot, self.forwarding, self.spooling, settings.link_buffer)
+        self._shared = Shared(server, self.coordination, self.forwarding, self.spooling, self.outgoing)
+        self._destinations: dict[tuple[str, ...], list[Destination]] = {}
+        self._fanouts: dict[str, Fanouts] = {}
+        """By the node that messages come from; "" where none goes on."""
+        self._tick_at: Timer | None = None
+        self._held_again: Timer | None = None
+        self._feed = _Feed(self)
+        self._is_running = False
+
+    # ---- from start to stop --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Before clients are served: what they subscribe to is told from now on, and what was known is known again."""
+        server = self.server
+        self._is_running = True
+        for change in self._wanted():
+            self.coordination.route_changed(change, server.hot.now)
+        server.router.feed.listen(self._feed)
+        server.hot.outgoing = self.outgoing
+        server.hot.fanouts.remote = self
+        server.interest = _Gate(self)
+        server.hot.fanouts.remote_changed()
+        self._tick_soon()
+        self._beat()
+
+    def stop(self) -> None:
+        """Tell all peers that this node goes, for a while."""
+        self._is_running = False
+        for link in [*self.up.values(), *self.greeting]:
+            if link.end is not None:
+                link.end.send(Leave(False))
+            link.close("this node stops")
+
+    def _wanted(self) -> list[RouteChange]:
+        router = self.server.router
+        found = [RouteChange(FILTER_ADDED, filter, None, 0) for filter in router.trie.filters()]
+        found += [RouteChange(GROUP_ADDED, group.filter, group.share, 0) for group in router.groups.all()]
+        return [each for each in found if not each.filter.startswith(NOT_FOR_NODES)]
+
+    def use_method(self, method: str) -> None:
+        filters = [change.filter for change in self._wanted()]
+        self.coordination.use_method(method, filters, self.server.hot.now)
+        self._tick_soon()
+
+    # ---- members -------------------------------------------------------------------------------------------------
+
+    def join(self, node: str) -> None:
+        """A member, linked or not."""
+        is_neighbour = self.is_neighbour(node)
+        self.coordination.join(node, is_neighbour)
+        if is_neighbour:
+            self.spooling.end_of(node)
+        self._tick_soon()
+
+    def forget(self, node: str) -> None:
+        """It is no member any more."""
+        link = self.up.get(node)
+        if link is not None:
+            link.close("it is no member any more")
+        self.coordination.forget(node)
+        self.spooling.forget(node)
+        self.forwarding.windows.forget(node)
+        self._destinations.clear()
+        self.server.hot.fanouts.forget("#")
+        self._tick_soon()
+
+    def is_neighbour(self, node: str) -> bool:
+        return not self.relays or node in self.settings.neighbours
+
+    def leave(self) -> None:
+        """For good: what this node's clients want is void for all others, and the other way round."""
+        for link in list(self.up.values()):
+            if link.end is not None:
+                link.end.send(Leave(True))
+            link.close("this node leaves the cluster")
+        for node in list(self.spooling.ends):
+            self.forget(node)
+
+    # ---- links that come and go ----------------------------------------------------------------------------------
+
+    def hello(self) -> Hello:
+        return Hello(
+            *(self.node, self.boot, self.settings.name, VERSIONS, self.coordination.method),
+            *(self.relays, os.urandom(NONCE)),
+        )
+
+    def open(self, channel: Channel, dialed: str) -> Link:
+        """A connection is there, of somebody who listens or has dialed."""
+        link = Link(self, channel, dialed)
+        self.greeting.add(link)
+        return link
+
+    def objection(self, link: Link) -> str:
+        """Why a link may not be, as far as its Hello and its certificate tell; "": it may."""
+        hello = link.hello
+        assert hello is not None
+        if not self.is_neighbour(hello.node):
+            return f"{hello.node} is not a neighbour of {self.node} (cluster.neighbours)"
+        if hello.relays != self.relays:
+            return "one of the nodes has cluster.neighbours, the other has not"
+        return self.objects(link)
+
+    def admit(self, link: Link) -> str:
+        """Of two links with one node, both sides keep the same; why this one is not kept, or ""."""
+        hello, other = link.hello, self.up.get(link.node)
+        assert hello is not None
+        if other is not None:
+            assert other.hello is not None
+            if hello.boot < other.hello.boot:
+                return "a newer life of this node is linked"
+            is_again = hello.boot > other.hello.boot or bool(link.dialed) == bool(other.dialed)
+            if not is_again and bool(link.dialed) != (self.node < link.node):
+                return ALREADY
+            other.close("replaced by another connection")
+        return ""
+
+    def is_up(self, link: Link, frames_sent: int) -> None:
+        node = link.node
+        self.greeting.discard(link)
+        self.settled(link.channel)
+        self.up[node] = link
+        self.join(node)
+        end = link.end = self.spooling.end_of(node)
+        end.link_up(link.channel, frames_sent)
+        link.receiving = Receiving(self._shared, end, self._fanouts_of(node), link)
+        self.coordination.link(node, True, self.server.hot.now)
+        self._run_tick()  # what this node has comes before anything else
+        end.send(end.spool.greeting())
+        log.info("linked with node %s at %s", node, link.channel.address)
+        self.changed(link)
+
+    def is_down(self, link: Link, was_up: bool) -> None:
+        self.greeting.discard(link)
+        self.settled(link.channel)
+        if was_up and self.up.get(link.node) is link:
+            del self.up[link.node]
+            assert link.end is not None
+            link.end.link_down()
+            self.coordination.link(link.node, False, self.server.hot.now)
+            self._tick_soon()
+            log.info("link with node %s ended: %s", link.node, link.why)
+        self.changed(link)
+
+    def left(self, link: Link, is_for_good: bool) -> None:
+        """The other node says that it goes."""
+        node = link.node
+        link.close("the other node leaves the cluster" if is_for_good else "the other node stops")
+        if is_for_good:
+            self.node_left(node)
+
+    def _fanouts_of(self, node: str) -> Fanouts:
+        """Where messages go that come from this node."""
+        came_from = node if self.relays else ""
+        fanouts = self._fanouts.get(came_from)
+        if fanouts is None:
+            own = self.server.hot.fanouts
+            fanouts = self._fanouts[came_from] = Fanouts(own.local)
+            fanouts.store = own.store
+            fanouts.max_topic_length = own.max_topic_length
+            fanouts.max_topic_levels = own.max_topic_levels
+            fanouts.remote = _Others(self, node) if self.relays else None
+            self.server.router.feed.listen(fanouts)
+            coordinator = self.server.coordinator
+            if coordinator is not None:
+                before = coordinator.removed
+                coordinator.removed = partial(_both, before, partial(fanouts.forget, "#"))
+        return fanouts
+
+    # ---- interest ------------------------------------------------------------------------------------------------
+
+    def interest(self, node: str, frame: InterestFrame) -> None:
+        """Raises MalformedFrame."""
+        self.coordination.received(node, frame, self.server.hot.now)
+        self._tick_soon()
+
+    def wanted_changed(self, change: RouteChange) -> None:
+        if not change.filter.startswith(NOT_FOR_NODES):
+            self.coordination.route_changed(change, self.server.hot.now)
+            self._tick_soon()
+
+    def hold(self, task: ClientTask) -> bool:
+        if not self.up:
+            return False
+        self.coordination.hold(task)
+        self._tick_soon()
+        return True
+
+    def destinations(self, topic: str) -> list[Destination]:
+        return self.destinations_but("", topic)
+
+    def destinations_but(self, node: str, topic: str) -> list[Destination]:
+        """The links of a topic but for the one with this node."""
+        if topic.startswith(NOT_FOR_NODES):
+            return NOBODY
+        peers = self.coordination.links(topic)
+        if node and node in peers:
+            peers = tuple(peer for peer in peers if peer != node)
+        found = self._destinations.get(peers)
+        if found is None:
+            if len(self._destinations) >= 4096:
+                self._destinations.clear()
+            ends = [self.spooling.end_of(peer) for peer in peers]
+            found = [LinkDestination(self.outgoing, ends)] if ends else NOBODY
+            self._destinations[peers] = found
+        return found
+
+    def _tick_soon(self) -> None:
+        """Before this turn ends."""
+        if self._tick_at is None or self._tick_at.when > self.server.hot.now:
+            self._tick_when(self.server.hot.now)
+
+    def _tick_when(self, when: float) -> None:
+        timers = self.server.timers
+        if self._tick_at is not None:
+            timers.cancel(self._tick_at)
+        self._tick_at = timers.at(when, self._run_tick)
+
+    def _run_tick(self) -> None:
+        now = self.server.hot.now
+        work = self.coordination.tick(now)
+        for node, frame in work.sends:
+            end = self.spooling.ends.get(node)
+            if end is not None:
+                end.send(frame)
+        if work.changed is None or work.changed:
+            self.server.hot.fanouts.remote_changed()
+            for fanouts in self._fanouts.values():
+                fanouts.remote_changed()
+        for task in work.released:
+            assert isinstance(task, ClientTask)
+            task.released()
+        if self._is_running:
+            self._tick_when(max(self.coordination.next_tick, now + 0.001))
+
+    # ---- what links owe ------------------------------------------------------------------------------------------
+
+    def send_owed(self, end: PeerEnd) -> None:
+        """What is on disk and was not sent, as far as the peer keeps up; and what it may forget."""
+        channel = end.channel
+        if channel is None:
+            return
+        acknowledgement = end.applied.due()
+        if acknowledgement is not None:
+            end.send(acknowledgement)
+        for position, run in end.spool.take():
+            number = end.number_of(run.client_id, run.protocol)
+            origin = b"" if run.origin == self.node else run.origin.encode()
+            end.frames_sent += 1
+            end.messages_sent += run.messages
+            head = run_head(
+                *(run.protocol, run.hops, run.messages, number, run.counter),
+                *(origin, run.boot, position, len(run.packets)),
+            )
+            channel.out.append(head)
+            channel.out.append(run.packets)
+            end.touch(channel)
+
+    def try_held_again(self) -> None:
+        """Something that came found no room."""
+        if self._held_again is None:
+            self._held_again = self.server.timers.at(self.server.hot.now + AGAIN, self._apply_held)
+
+    def _apply_held(self) -> None:
+        self._held_again = None
+        for link in list(self.up.values()):
+            if link.receiving is not None and link.receiving.held:
+                link.apply_held()
+                self.try_held_again()
+
+    # ---- time ----------------------------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        now = self.server.hot.now
+        for link in [*self.up.values(), *self.greeting]:
+            link.beat(now)
+        if self._is_running:
+            self.server.timers.at(now + self.settings.heartbeat, self._beat)
+
+    def is_synced(self, node: str) -> bool:
+        """Whether a peer has told all that it wants."""
+        link = self.up.get(node)
+        return link is not None and link.phase == UP and self.coordination.is_synced(node)
+
+
+class _Feed(RouteListener):
+    def __init__(self, links: Links) -> None:
+        self.links = links
+
+    def wanted_changed(self, change: RouteChange) -> None:
+        self.links.wanted_changed(change)
+
+
+class _Gate(InterestGate):
+    def __init__(self, links: Links) -> None:
+        self.links = links
+
+    def hold(self, task: ClientTask) -> bool:
+        return self.links.hold(task)
+
+
+class _Others(Source):
+    """All links but one, for what came over that one."""
+
+    def __init__(self, links: Links, node: str) -> None:
+        self.links = links
+        self.node = node
+
+    def destinations(self, topic: str) -> list[Destination]:
+        return self.links.destinations_but(self.node, topic)
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> None:
+    first()
+    second()
+
+
+def _ignore(link: Link) -> None:
+    pass
+
+
+def _ignore_gossip(link: Link, data: bytes) -> None:
+    pass
+
+
+def _ignore_node(node: str) -> None:
+    pass
+
+
+def _ignore_channel(channel: Channel) -> None:
+    pass
+
+
+def _no_objection(link: Link) -> str:
+    return ""

@@ -1,0 +1,319 @@
+"""Runs that another node sent, on their way to this node's clients.
+
+A run's packets are fed to the hot path as if the link had published them: they were admitted where they came from, so
+nobody is asked for rights, and nobody is acknowledged but the peer. Where every node is linked with every other
+nothing goes on from here; else the fan-outs of a link have the other links among their destinations, and packets are
+fed one by one, as each has an id of its own.
+
+QoS 1 and 2 are applied in the order of their positions. A message that finds no room (queues with `queue_full =
+"refuse"`, memory, the spools of others) stops the rest of what the peer sent: it waits here, `in_flight` bytes of it at
+most, and the peer's spool keeps the rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from headwater.node.destinations.fanouts import Fanouts
+from headwater.node.links.end import MAX_PUBLISHER_BYTES, MAX_PUBLISHERS, PeerEnd
+from headwater.node.links.sending import OutgoingRuns, Relayed, packet_end
+from headwater.node.links.spooling import Spooling
+from headwater.node.plane.channel import Channel, Peer
+from headwater.node.plane.sending import header
+from headwater.node.protocol.server import Server
+from headwater.peering.coordination import Coordination
+from headwater.peering.forwarding import Admission, Forwarding
+from headwater.peering.frames.frame import MalformedFrame, Publisher, Run
+from headwater.session.connection import CONNECTED
+from headwater.session.translate import message_of
+from headwater.wire.decode import FROM_CLIENT, decode
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import Publish
+from headwater.wire.primitives import ANY_NUMBER
+
+LARGEST_PACKET: Final = 1 << 28
+MOST_HELD: Final = 8 << 20
+"""Bytes of QoS 1 and 2 that wait here for room: more than a peer may have in flight."""
+
+
+class Shared:
+    """What the receiving halves of all links of a node have in common."""
+
+    def __init__(
+        self,
+        server: Server,
+        coordination: Coordination,
+        forwarding: Forwarding,
+        spooling: Spooling,
+        outgoing: OutgoingRuns,
+    ) -> None:
+        self.server = server
+        self.coordination = coordination
+        self.forwarding = forwarding
+        self.spooling = spooling
+        self.outgoing = outgoing
+
+
+class Held:
+    """A run of QoS 1 or 2 that is not applied to its end."""
+
+    def __init__(self, run: Run, client_id: str) -> None:
+        self.run = run
+        self.client_id = client_id
+        self.admission: Admission | None = None
+
+
+class Receiving:
+    """The runs of one link. `peer` is told of packets that go the ordinary way."""
+
+    def __init__(self, shared: Shared, end: PeerEnd, fanouts: Fanouts, peer: Peer) -> None:
+        self._shared = shared
+        self._hot = shared.server.hot
+        self._end = end
+        self._fanouts = fanouts
+        self._publishers: dict[int, Publisher] = {}
+        self._publisher_bytes = 0
+        self.held: deque[Held] = deque()
+        self._held_bytes = 0
+        self._rest: tuple[bytes, int, str, int] | None = None
+        channel = Channel(self._hot, -1, _nothing, _nowhere)
+        channel.peer = peer
+        channel.state = CONNECTED
+        channel.fast = True
+        channel.max_in = channel.max_unseen = LARGEST_PACKET
+        self._channel = channel
+        self._kept = b""
+        self._is_postponed = False
+
+    # ---- frames --------------------------------------------------------------------------------------------------
+
+    def publisher(self, frame: Publisher) -> None:
+        if frame.number >= MAX_PUBLISHERS:
+            raise MalformedFrame(f"publisher {frame.number}, where there may be {MAX_PUBLISHERS}")
+        before = self._publishers.pop(frame.number, None)
+        if before is not None:
+            self._publisher_bytes -= len(before.client_id.encode())
+        self._publishers[frame.number] = frame
+        self._publisher_bytes += len(frame.client_id.encode())
+        if self._publisher_bytes > MAX_PUBLISHER_BYTES + 65535:
+            raise MalformedFrame("too many bytes of client ids")
+
+    def run(self, run: Run) -> bool:
+        """Whether there was time for all of it; else `go_on` before anything else is given here."""
+        publisher = self._publishers.get(run.publisher)
+        if publisher is None or publisher.protocol != run.protocol:
+            raise MalformedFrame(f"a run of publisher {run.publisher}, who is not known")
+        if run.position:
+            self._held_bytes += len(run.packets)
+            if self._held_bytes > MOST_HELD + len(run.packets):
+                raise MalformedFrame("more is in flight than may be")
+            self.held.append(Held(run, publisher.client_id))
+            return self.apply_held()
+        admission = self._shared.forwarding.admit(run, self._end.peer)
+        if not admission.fresh:
+            return True
+        known = (admission.fresh & -admission.fresh).bit_length() - 1
+        packets = _behind(run.packets, known)
+        count = run.messages - known
+        if admission.may_go_on:
+            relayed = Relayed(admission.origin, run.boot, run.counter + known, run.hops + 1)
+            self._relay(packets, count, run.protocol, publisher.client_id, relayed)
+            return True
+        return self._feed0(packets, count, publisher.client_id, run.protocol)
+
+    def go_on(self) -> bool:
+        """With what there was no time for."""
+        if self._rest is not None:
+            packets, count, client_id, protocol = self._rest
+            self._rest = None
+            if not self._feed0(packets, count, client_id, protocol):
+                return False
+        return self.apply_held()
+
+    # ---- QoS 0 ---------------------------------------------------------------------------------------------------
+
+    def _feed0(self, packets: bytes, count: int, client_id: str, protocol: int) -> bool:
+        done, at = self._feed(packets, client_id, protocol)
+        if self._is_postponed:
+            self._rest = (packets[at:], count - done, client_id, protocol)
+            return False
+        _check(done == count and at == len(packets))
+        return True
+
+    def _feed(self, packets: bytes, client_id: str, protocol: int) -> tuple[int, int]:
+        """How many messages were dealt with, and where they end."""
+        channel, hot = self._channel, self._hot
+        channel.client_id = client_id
+        channel.version = protocol
+        channel.busy = False
+        self._is_postponed = False
+        self._kept = b""
+        before = hot.stats.messages_received
+        try:
+            at = hot.feed_run(channel, packets, self._fanouts)
+        except RemoteProtocolError as error:
+            raise MalformedFrame(error.text) from None
+        done = hot.stats.messages_received - before
+        self._end.messages_received += done
+        coordinator = hot.coordinator
+        if (coordinator is not None and coordinator.too_much) or hot.no_room:
+            link = self._end.channel
+            if link is not None:
+                hot.slow.outruns_store(link)
+        return done, at - len(self._kept)
+
+    def _relay(self, packets: bytes, count: int, protocol: int, client_id: str, relayed: Relayed) -> None:
+        """One by one: each has an id."""
+        outgoing = self._shared.outgoing
+        outgoing.settle()
+        at = 0
+        try:
+            for _ in range(count):
+                end = _end_of(packets, at)
+                outgoing.relayed = relayed
+                done, _ = self._feed(packets[at:end], client_id, protocol)
+                outgoing.settle()
+                _check(done == 1)
+                relayed.counter += 1
+                at = end
+        finally:
+            outgoing.relayed = None
+        _check(at == len(packets))
+
+    # ---- QoS 1 and 2 ---------------------------------------------------------------------------------------------
+
+    def apply_held(self) -> bool:
+        """As much as there is room for; False: there is no time for more."""
+        while self.held:
+            held = self.held[0]
+            size = len(held.run.packets)
+            if held.admission is None:
+                known = self._end.applied.known(held.run)
+                self._drop_from(held, known)
+                if held.run.messages:
+                    held.admission = self._shared.forwarding.admit(held.run, self._end.peer)
+            is_done = not held.run.messages or self._apply(held)
+            self._held_bytes -= size - len(held.run.packets)
+            if not is_done:
+                return not self._is_postponed
+            self.held.popleft()
+            self._held_bytes -= len(held.run.packets)
+        return True
+
+    def _drop_from(self, held: Held, count: int) -> None:
+        """The first messages of the run are done."""
+        if not count:
+            return
+        run = held.run
+        held.run = run._replace(
+            messages=run.messages - count,
+            counter=run.counter + count,
+            position=run.position + count,
+            packets=_behind(run.packets, count),
+        )
+        if held.admission is not None:
+            held.admission = held.admission._replace(fresh=held.admission.fresh >> count)
+
+    def _apply(self, held: Held) -> bool:
+        """Whether all of it is applied. Whatever is goes into the next commit, together with how far that is."""
+        admission, run = held.admission, held.run
+        assert admission is not None
+        every = (1 << run.messages) - 1
+        if admission.fresh == every and not admission.may_go_on and self._shared.forwarding.hop_limit == 1:
+            done, at = self._feed(run.packets, held.client_id, run.protocol)
+            if not self._kept and not self._is_postponed:
+                _check(done == run.messages and at == len(run.packets))
+        else:
+            done = self._apply_each(held, admission)
+        if done:
+            end = self._end
+            end.applied.take(run._replace(messages=done))
+            self._shared.spooling.keep_window(admission.origin, run.boot, run.counter, done)
+            self._shared.spooling.applied(end)
+            self._drop_from(held, done)
+        return not held.run.messages
+
+    def _apply_each(self, held: Held, admission: Admission) -> int:
+        """One by one, some of them not new, or to be relayed; how many there was room and time for."""
+        run, outgoing = held.run, self._shared.outgoing
+        outgoing.settle()
+        at = 0
+        try:
+            for index in range(run.messages):
+                end = _end_of(run.packets, at)
+                if admission.fresh >> index & 1:
+                    packet = run.packets[at:end]
+                    if admission.may_go_on:
+                        if not self._others_have_room(packet, run.hops + 1):
+                            return index
+                        outgoing.relayed = Relayed(admission.origin, run.boot, run.counter + index, run.hops + 1)
+                    self._feed(packet, held.client_id, run.protocol)
+                    outgoing.settle()
+                    if self._kept:
+                        return index
+                at = end
+        finally:
+            outgoing.relayed = None
+        _check(at == len(run.packets))
+        return run.messages
+
+    def _others_have_room(self, packet: bytes, hops: int) -> bool:
+        start = 1
+        while packet[start] & 0x80:
+            start += 1
+        start += 1
+        topic = packet[start + 2 : start + 2 + int.from_bytes(packet[start : start + 2], "big")]
+        ends = self._shared.spooling.ends
+        try:
+            links = self._shared.coordination.links(topic.decode())
+        except UnicodeDecodeError:
+            raise MalformedFrame("a topic that is not UTF-8") from None
+        return all(ends[peer].spool.has_room(hops) for peer in links if peer != self._end.peer and peer in ends)
+
+    # ---- the ordinary way ----------------------------------------------------------------------------------------
+
+    def packet(self, first_byte: int, body: bytes) -> None:
+        """One packet of a run. Raises RemoteProtocolError."""
+        server = self._shared.server
+        packet = decode(first_byte, body, self._channel.version, FROM_CLIENT, ANY_NUMBER)
+        if not isinstance(packet, Publish):
+            raise MalformedFrame("something else than PUBLISH in a run")
+        if packet.qos and not server.admission.has_room(packet.topic, None):
+            self._kept = header(first_byte, len(body)) + body
+            self._channel.busy = True  # for the loop that feeds it: nothing behind it now
+            return
+        server.stats.messages_received += 1
+        server.publishing.take_from_node(message_of(packet, self._channel.client_id, server.hot.now))
+
+    def postponed(self) -> None:
+        self._is_postponed = True
+
+
+def _behind(packets: bytes, count: int) -> bytes:
+    at = 0
+    for _ in range(count):
+        at = _end_of(packets, at)
+    return packets[at:]
+
+
+def _end_of(packets: bytes, at: int) -> int:
+    try:
+        end = packet_end(packets, at)
+    except IndexError:
+        end = len(packets) + 1
+    _check(end <= len(packets))
+    return end
+
+
+def _check(is_right: bool) -> None:
+    if not is_right:
+        raise MalformedFrame("a run has other packets than its head says")
+
+
+def _nothing(size: int) -> bytes:
+    return b""
+
+
+def _nowhere(data: bytes) -> int:
+    return len(data)
