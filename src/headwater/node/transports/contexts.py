@@ -51,9 +51,7 @@ def make_context(settings: TlsSettings, protocol: str) -> ssl.SSLContext:
     if settings.ca:
         load_into(context, settings.ca, "certificate")
     if settings.crl:
-        load_into(context, settings.crl, "revocation list")
-        check_lists(settings.ca, settings.crl)
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN  # an authority between may have been revoked, too
+        load_lists(context, settings.ca, settings.crl)
     return context
 
 
@@ -107,6 +105,13 @@ def load_into(context: ssl.SSLContext, path: str, what: str) -> None:
     key = "crl" if what == "revocation list" else "x509"
     if after[key] == before[key]:
         raise CertificateError(f"{path} holds no {what}")
+
+
+def load_lists(context: ssl.SSLContext, ca: str, crl: str) -> None:
+    """Refuse what these lists of the authorities in `ca` revoke. Raises CertificateError."""
+    load_into(context, crl, "revocation list")
+    check_lists(ca, crl)
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN  # an authority between may have been revoked, too
 
 
 def check_lists(ca: str, crl: str) -> None:

@@ -19,6 +19,9 @@ Out: a channel asks to send plain bytes and is told how many went. Encrypted byt
 socket did not take stays in `_rest`. Of the plain bytes, those in records that went as a whole are reported; the others
 (`_debt`) were encrypted and are not reported, and the channel gives them again, at the beginning of its next try. They
 are left out then, and reported when their records have gone. So what a channel believes unsent, no client has got.
+
+The same holds for the client's side (`server_side=False`), which speaks first (`begin`). In TLS 1.3 its handshake is
+over before the server has looked at its certificate: a refusal then comes as a failure of a later read.
 """
 
 from __future__ import annotations
@@ -67,7 +70,8 @@ class Tls(Transport):
     """`established` is called when the handshake has ended well; what it raises (OSError) ends the connection.
 
     `wait_writable` is called with True when the handshake's bytes wait for the socket, with False when they went.
-    `begin_step`, if given, has a step of the handshake done, of which `step_done` is told; False: it cannot."""
+    `begin_step`, if given, has a step of the handshake done, of which `step_done` is told; False: it cannot.
+    `server_hostname` is what a client asks for, and checks if the context says so."""
 
     def __init__(
         self,
@@ -76,8 +80,13 @@ class Tls(Transport):
         established: Callable[[Channel, ssl.SSLObject], None],
         wait_writable: Callable[[bool], None],
         begin_step: Callable[[Tls], bool] | None = None,
+        server_hostname: str | None = None,
+        server_side: bool = True,
     ) -> None:
         self._channel = channel
+        self._server_side = server_side
+        self.failure = ""
+        """Why the connection failed, if TLS knows."""
         self._begin_step = begin_step
         self._shaking = False
         self._left_inside = False
@@ -85,7 +94,7 @@ class Tls(Transport):
         self._socket_send = channel.send_bytes
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side, server_hostname)
         # What SSLObject itself calls, without the steps in between, where there is such a thing.
         inner: Any = getattr(self._tls, "_sslobj", self._tls)
         self._read: Callable[[int], bytes] = inner.read
@@ -156,6 +165,7 @@ class Tls(Transport):
         data, ended, reason = self._last()
         self._flush_own()
         if reason is not None:
+            self.failure = reason
             log.info("%s broke TLS: %s", self._channel.address, reason)
             raise ConnectionAbortedError(reason)
         if ended:
@@ -183,6 +193,11 @@ class Tls(Transport):
         if parts:  # and then close_notify
             self._channel.end_of_input()
         return b"".join(parts)
+
+    def begin(self) -> None:
+        """The connection is there: a client says its first word. Raises OSError."""
+        with contextlib.suppress(BlockingIOError):
+            self._handshake()
 
     def _handshake(self) -> None:
         """One step; raises BlockingIOError while it is not finished, another OSError when it failed."""
@@ -219,6 +234,8 @@ class Tls(Transport):
         self._overhead = overhead_of(self._tls.version(), cipher[0] if cipher else "")
         self._read_size = FIRST_READ
         self._flush_own()
+        if not self._server_side and self._waits():
+            self._wait_writable(True)  # the server waits for the end of the handshake, and we perhaps for the server
         self._go_short_way()
         self._established(self._channel, self._tls)
 
@@ -239,6 +256,7 @@ class Tls(Transport):
     def _failed(self, what: str, reason: str, code: int) -> ConnectionAbortedError:
         if code == NO_LIST:
             reason += "; `crl` needs the list of every authority between a client's certificate and the root"
+        self.failure = reason
         log.info("%s %s: %s", self._channel.address, what, reason)
         return ConnectionAbortedError(reason)
 
