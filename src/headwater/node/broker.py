@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from headwater.node.bridge.bridges import Bridges
     from headwater.node.bridge.preparing import Prepared
     from headwater.node.bridge.view import BridgeView
+    from headwater.node.links.cluster import Cluster
     from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
     from headwater.store.store import Store
@@ -76,6 +77,8 @@ class Broker:
         self.failure: StorageError | None = None
         """Why the broker has stopped serving by itself."""
         self.on_failure: Callable[[], None] | None = None
+        self.cluster: Cluster | None = None
+        """None: the node is alone, or has not started."""
         self._bridges: Bridges | None = None
         self._accepting: Accepting | None = None
         self._changing: asyncio.Task[None] | None = None
@@ -116,6 +119,7 @@ class Broker:
             server.plane = GuestPlane(server.hot, server.timers, loop)
         self._started_at = time.monotonic()
         try:
+            self._open_cluster()
             await self._serve(accepting, bridges)
         except BaseException:
             await self.stop()
@@ -125,6 +129,8 @@ class Broker:
     async def _serve(self, accepting: Accepting, bridges: list[Prepared]) -> None:
         server = self.server
         self._storage.open(self._storage_failed)
+        if self.cluster is not None:
+            self.cluster.start()
         self._take_advice()
         server.deciding.clock = self._look_at_the_clock
         self.hooks.on_change = self._hooks_changed
@@ -132,7 +138,16 @@ class Broker:
         Housekeeping(server, self._started_at).start()
         await self.use_bridges(bridges)
         self.addresses = accepting.start()
+        if self.cluster is not None:
+            self.cluster.serves_at(self.addresses)
         server.plane.wake()
+
+    def _open_cluster(self) -> None:
+        if self.config.cluster.enabled:
+            from headwater.node.links.cluster import Cluster  # only loaded where it is needed
+
+            self.cluster = Cluster(self.server, self.config.cluster, self.config.data_dir)
+            self.cluster.open()
 
     async def stop(self) -> None:
         """Stop listening, tell every client (DISCONNECT 0x8B) and close."""
@@ -145,6 +160,8 @@ class Broker:
         self._let_nobody_in()
         server.hot.now = time.monotonic()
         await self._storage.settle()
+        if self.cluster is not None:
+            self.cluster.stop()
         for channel in list(server.channels):
             server.disconnect(channel, SERVER_SHUTTING_DOWN)
         server.plane.wake()

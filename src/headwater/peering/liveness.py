@@ -1,6 +1,7 @@
 """Whether a link makes progress: not only that its socket answers, but that the other data plane deals with frames.
 
-Each side sends a Heartbeat every `interval` seconds, with how many frames of the other it has dealt with. A link is
+Who has dialed sends a Heartbeat every `interval` seconds, the other side answers at once, and that is answered, too, so
+that both measure the way. Each says how many frames of the other its sender has dealt with. A link is
 SILENT if nothing has come for `patience` seconds, and STUCK if frames were sent that long ago and the other's number
 has not grown since: its process answers, but its loop does not take what it is sent. Either way the link is to be
 closed. Time in which this node did not look itself (it was stopped, or slow) does not count against the other.
@@ -51,9 +52,12 @@ class Liveness:
             self.round_trip = now - at
             self._sent = {sequence: when for sequence, when in self._sent.items() if sequence > frame.echo}
 
-    def beat(self, processed: int, now: float) -> Heartbeat:
-        """To be sent every `interval`; `processed`: frames of the peer that were dealt with."""
+    def beat(self, processed: int, now: float, is_answer: bool = False) -> Heartbeat:
+        """To be sent every `interval`; `processed`: frames of the peer that were dealt with. Answers have even numbers,
+        so that nobody answers an answer."""
         self._sequence += 1
+        if (self._sequence % 2 == 0) != is_answer:
+            self._sequence += 1
         if len(self._sent) < 64:
             self._sent[self._sequence] = now
         return Heartbeat(self._sequence, self._heard, processed)

@@ -120,9 +120,8 @@ class Fanouts(RouteListener):
         links: list[Destination] = [] if self.remote is None else self.remote.destinations(name)
         before = fanout.destinations
         local = fanout.local
-        if len(before) == local + len(links):
-            if not links or (len(links) == 1 and before[local] is links[0]):
-                return fanout
+        if before[local:] == links:  # by identity
+            return fanout
         return self._made_of(fanout.store, before[:local], links)
 
     def _made_of(self, store: StoreDestination | None, local: list[Destination], links: list[Destination]) -> Fanout:

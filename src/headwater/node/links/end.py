@@ -55,6 +55,7 @@ class PeerEnd:
         self.publishers = PublisherNumbers()
         self.frames_sent = 0
         """Over this link, the Hello not counted."""
+        self.bytes_sent = 0
         self.messages_sent = 0
         self.messages_received = 0
         self.dropped = 0
@@ -79,7 +80,17 @@ class PeerEnd:
         if channel is None:
             return
         self.frames_sent += 1
+        self.bytes_sent += len(data)
         channel.out.append(data)
+        self.touch(channel)
+
+    def write_run(self, channel: Channel, head: bytes, packets: bytes, messages: int) -> None:
+        """The same for a run, in two pieces."""
+        self.frames_sent += 1
+        self.bytes_sent += len(head) + len(packets)
+        self.messages_sent += messages
+        channel.out.append(head)
+        channel.out.append(packets)
         self.touch(channel)
 
     def send(self, frame: Frame) -> None:

@@ -74,6 +74,7 @@ class Link(Peer):
         """Why it is closed."""
         self._frames_before = 0
         self._is_suspended = False
+        self._has_answered = True
         self._has_greeted = False
         channel.peer = self
         if dialed:
@@ -126,7 +127,7 @@ class Link(Peer):
         elif isinstance(frame, InterestFrame):
             self.links.interest(self.node, frame)
         elif isinstance(frame, Heartbeat):
-            self.liveness.received(frame, end.frames_sent, self.links.server.hot.now)
+            self._heartbeat(end, frame)
         elif isinstance(frame, Gossip):
             self.links.gossip(self, frame.data)
         elif isinstance(frame, Spool):
@@ -194,9 +195,20 @@ class Link(Peer):
             if state != LIVE:
                 self.close(f"{state} for {self.liveness.patience:g} s")
                 return
-            self.end.send(self.liveness.beat(self.reader.frames, now))
+            if self.dialed:
+                self.end.send(self.liveness.beat(self.reader.frames, now))
+                self._has_answered = False
         elif now - self.since > self.liveness.patience:
             self.close("no Hello in time")
+
+    def _heartbeat(self, end: PeerEnd, frame: Heartbeat) -> None:
+        now = self.links.server.hot.now
+        self.liveness.received(frame, end.frames_sent, now)
+        if not self.dialed and frame.sequence % 2:
+            end.send(self.liveness.beat(self.reader.frames, now, is_answer=True))
+        elif self.dialed and not self._has_answered:
+            self._has_answered = True
+            end.send(self.liveness.beat(self.reader.frames, now, is_answer=True))
 
     def _suspend(self) -> None:
         """There is no time in this turn for what came."""

@@ -319,15 +319,11 @@ class Links(Source):
         for position, run in end.spool.take():
             number = end.number_of(run.client_id, run.protocol)
             origin = b"" if run.origin == self.node else run.origin.encode()
-            end.frames_sent += 1
-            end.messages_sent += run.messages
             head = run_head(
                 *(run.protocol, run.hops, run.messages, number, run.counter),
                 *(origin, run.boot, position, len(run.packets)),
             )
-            channel.out.append(head)
-            channel.out.append(run.packets)
-            end.touch(channel)
+            end.write_run(channel, head, run.packets, run.messages)
 
     def try_held_again(self) -> None:
         """Something that came found no room."""

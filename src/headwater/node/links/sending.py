@@ -189,12 +189,8 @@ class OutgoingRuns(Outgoing):
             if commit > channel.barrier:
                 channel.barrier = commit
             number = end.number_of(client_id, version)
-            end.frames_sent += 1
-            end.messages_sent += count
-            out = channel.out
-            out.append(v1.run_head(version, hops, count, number, counter, origin, boot, 0, len(data)))
-            out.append(data)
-            end.touch(channel)
+            head = v1.run_head(version, hops, count, number, counter, origin, boot, 0, len(data))
+            end.write_run(channel, head, data, count)
 
     def _spool(
         self,

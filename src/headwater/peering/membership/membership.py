@@ -166,8 +166,12 @@ class Membership:
                 self._health.dismiss(node)
         return [] if self._has_left() else self._syns(now)
 
+    def greeting(self, now: float) -> bytes:
+        """For somebody who has just been linked, as in a round."""
+        return encode(self._message(Kind.SYN, self._digest(now), ()))
+
     def _syns(self, now: float) -> list[Outgoing]:
-        data = encode(self._message(Kind.SYN, self._digest(now), ()))
+        data = self.greeting(now)
         sends = []
         for node, address in self._targets():
             if node is not None and self.state_of(node) != State.DEAD:
