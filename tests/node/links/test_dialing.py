@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -61,7 +62,7 @@ def test_bytes_pass_both_ways(authority: Authority, plane: int, secure: bool) ->
                 assert channel.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
                 subject = channel.certificate["subject"] if channel.certificate else ()
                 assert (("commonName", owner),) in subject if secure else channel.certificate is None  # type: ignore[operator]
-            assert peer.channel.address == f"{HOST}:{door.port}"
+            assert peer.channel.address == f"{HOST}:{door.port}" and peer.channel.known
             assert peer.channel not in server.channels, "it is no client"
             other.lost(guests[0].channel)
             await until(lambda: peer.losses == 1)
@@ -124,6 +125,20 @@ def test_a_name_with_several_addresses_leads_to_the_one_that_answers(monkeypatch
     run(body())
 
 
+def test_of_many_addresses_some_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolving, "addresses_of", lambda host: [f"127.0.0.{number}" for number in range(10, 99)])
+
+    async def body() -> None:
+        with socket.socket() as taken:
+            taken.bind(("", 0))  # and does not listen
+            async with two_servers() as servers:
+                call = await dialed(servers[0], f"node:{taken.getsockname()[1]}")
+                assert call.reason is not None
+                assert call.reason.count("Connection refused") == dialing.MOST_TRIED == 8
+
+    run(body())
+
+
 # ---- nobody answers ----
 
 
@@ -160,15 +175,12 @@ def test_what_is_no_address(address: str, reason: str) -> None:
 @contextlib.contextmanager
 def full() -> Iterator[int]:
     """The port of one who listens and does not accept: the system drops what comes when its queue is full."""
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
+    with socket.socket() as listener:
         listener.bind((HOST, 0))
         listener.listen(0)
-        for _ in range(8):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(listener.getsockname())
-        yield listener.getsockname()[1]
+        with socket.create_connection(listener.getsockname()):
+            assert select.select([listener], [], [], PATIENCE)[0]  # it is in the queue, which has room for one
+            yield listener.getsockname()[1]
 
 
 @PLANES
@@ -226,13 +238,21 @@ def test_one_who_connects_and_does_not_answer_the_handshake(authority: Authority
     run(body())
 
 
-def test_a_connection_to_itself_is_none() -> None:
+def test_a_connection_to_itself_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as connection, socket.create_server((HOST, 0)) as listener:
         connection.bind((HOST, 0))
         connection.connect(connection.getsockname())
         assert is_own(connection)
         with socket.create_connection(listener.getsockname()) as other:
             assert not is_own(other)
+    monkeypatch.setattr(dialing, "is_own", lambda connection: True)
+
+    async def body() -> None:
+        async with two_servers() as servers, door_of(servers[1]) as door:
+            call = await dialed(servers[0], f"{HOST}:{door.port}")
+            assert (call.peer, call.reason) == (None, "Connection refused")
+
+    run(body())
 
 
 # ---- certificates ----

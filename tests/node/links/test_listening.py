@@ -137,6 +137,7 @@ def test_who_says_nothing_is_closed_after_its_time(
             with connected(door.port) as proven, connected(door.port) as silent:
                 await until(lambda: len(guests) == 2)
                 door.settled(guests[0].channel)
+                assert [guest.channel.known for guest in guests] == [True, False]
                 await until(lambda: guests[1].losses == 1)
                 await until(lambda: has_ended(silent))
                 assert not has_ended(proven) and guests[0].losses == 0
@@ -230,6 +231,7 @@ def test_without_file_descriptors_it_waits(monkeypatch: pytest.MonkeyPatch, capl
                 finally:
                     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
                 await until(lambda: len(halls[door].guests) == 1)
+                assert servers[0].timers.failures == 0
 
     run(body())
 
