@@ -97,10 +97,10 @@ def _check_groups(server: Server) -> None:
             channel = cast("Channel | None", session.connection)
             if channel is not None and not member.ready:
                 assert channel.awaited, "a group waits for room that nobody will tell of"
-    for group, line in server.sharing.lines.items():
+    for group, queue in server.sharing.queues.items():
         assert server.router.groups.get(group.share, group.filter) is group, "something waits in a group that has ended"
-        assert line.waiting() > 0
-        assert line.queued_bytes == sum(delivery.message.size() for delivery in line.queue or ())
+        assert queue.waiting() > 0
+        assert queue.queued_bytes == sum(delivery.message.size() for delivery in queue.queue or ())
         for member in group.members():
             assert not (member.online and has_room(member)), "something waits that a member could take"
 
@@ -118,7 +118,7 @@ def _check_budget(server: Server) -> None:
     )
     unsent = sum(channel.backlog_size for channel in server.channels)
     collecting = sum(channel.counted for channel in server.channels if channel.known)
-    shared = sum(line.queued_bytes for line in server.sharing.lines.values())
+    shared = sum(queue.queued_bytes for queue in server.sharing.queues.values())
     noted = sum(pending.brought_bytes for session in server.sessions.values() if (pending := pending_of(session)))
     assert server.budget.used == queued + unsent + collecting + shared + noted, "the budget lost count"
     assert server.budget.sockets == unsent

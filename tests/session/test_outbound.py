@@ -254,7 +254,7 @@ class OutboundMachine(RuleBasedStateMachine):
             assert outbound.full == (full and bool(self.waiting)), "publishers are told what is not so"
         else:
             assert len(self.waiting) <= outbound.max_messages and outbound.queued_bytes <= outbound.max_bytes
-        assert self.budget.full_lines == outbound.full
+        assert self.budget.full_queues == outbound.full
         unreleased = sum(not each.released for each in self.flights.values())
         assert outbound.flying_bytes() == unreleased * FLIGHT + len(self.flights) * OVERHEAD
         assert self.budget.used == outbound.queued_bytes + outbound.flying_bytes() + self.others

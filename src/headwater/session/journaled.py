@@ -31,7 +31,7 @@ class JournaledMessage:
 
 
 class DurableDelivery:
-    """One delivery by its number: what `owner`, a session or the line of a shared group, is to get or has in flight."""
+    """One delivery by its number: what `owner`, a session or a shared group, is to get or has in flight."""
 
     def __init__(self, number: int, owner: int, journaled: JournaledMessage, qos: int) -> None:
         self.number = number
@@ -45,4 +45,4 @@ class DurableDelivery:
         self.group: object = None
         self.written = False
         self.delivery: Delivery | None = None
-        """While it waits in a line."""
+        """While it waits in a queue."""

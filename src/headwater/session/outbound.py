@@ -9,7 +9,7 @@ connected, so that everything waits in the queue. A flight keeps its packet id u
 [MQTT-4.4.0-1]; flights that a smaller Receive Maximum does not let out again wait in `unsent`, in order.
 As long as something waits, what comes later waits behind it: order is kept whatever the QoS.
 
-What waits is a bounded line (waiting.py); it and the flights count in the budget of all sessions (`Budget`). Who has
+What waits is a bounded queue (waiting.py); it and the flights count in the budget of all sessions (`Budget`). Who has
 quota is sent a message also when that is used up: sent, it is done with sooner.
 """
 
@@ -20,7 +20,7 @@ from typing import Final
 
 from headwater.message import OVERHEAD, Delivery
 from headwater.session.journaled import DurableDelivery
-from headwater.session.waiting import REFUSE, SEND, Budget, Waiting
+from headwater.session.waiting import REFUSE, SEND, Budget, DeliveryQueue
 
 MAX_PACKET_ID: Final = 65535
 
@@ -47,7 +47,7 @@ class Flight:
         self.released = False
 
 
-class Outbound(Waiting):
+class Outbound(DeliveryQueue):
     def __init__(self, budget: Budget, max_messages: int, max_bytes: int, policy: int) -> None:
         super().__init__(budget, max_messages, max_bytes, policy)
         self.window = 0

@@ -2,10 +2,10 @@
 
 Theory. Two bounds, and two answers to what does not fit:
 
-- A line's own (count and bytes), and that of all lines of its user (`UserQueues`). `policy` says who gives way when it
-  is full: a chosen loss, counted and logged. With `REFUSE` nobody does: the line is `full`, and publishers are told
+- A queue's own (count and bytes), and that of all its user's queues (`UserQueues`). `policy` says who gives way when it
+  is full: a chosen loss, counted and logged. With `REFUSE` nobody does: the queue is `full`, and publishers are told
   before they are acknowledged.
-- That of all lines, with what is in flight and what waits for sockets: the `Budget`. It is of nobody's choosing, so
+- That of all queues, with what is in flight and what waits for sockets: the `Budget`. It is of nobody's choosing, so
   nothing that was acknowledged is lost to it. Publishers are asked to wait, or refused, while it is used up
   (node/protocol/admission.py); a message of QoS 1 or 2 that was let in is kept for all that it is for, even if that
   goes beyond the budget by this one message. Only QoS 0 gives way to it here.
@@ -33,17 +33,17 @@ OVERFLOW: Final = 3
 
 
 class Budget:
-    """Bytes that may wait for slow or absent readers, in all lines and sockets together."""
+    """Bytes that may wait for slow or absent readers, in all queues and sockets together."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.messages = 0
-        """That wait in all lines: those of sessions, and of shared groups."""
+        """That wait in all queues: those of sessions, and of shared groups."""
         self.sockets = 0
         """Of these, what waits for sockets: at most half, so that who does not read leaves room for QoS 1 and 2."""
-        self.full_lines = 0
-        """Lines that are full and whose messages are refused therefore (`REFUSE`)."""
+        self.full_queues = 0
+        """Queues that are full and whose messages are refused therefore (`REFUSE`)."""
 
 
 class UserQueues:
@@ -54,8 +54,8 @@ class UserQueues:
         self.used = 0
 
 
-class Waiting:
-    """A bounded line. `queue` is None while nothing waits: most lines are empty most of the time."""
+class DeliveryQueue:
+    """A bounded queue. `queue` is None while nothing waits: most queues are empty most of the time."""
 
     def __init__(self, budget: Budget, max_messages: int, max_bytes: int, policy: int) -> None:
         self.budget = budget
@@ -70,7 +70,7 @@ class Waiting:
         self.dropped = 0
         self.given_up: list[Delivery] | None = None
         self.full = False
-        """With `REFUSE`: what is for this line is not taken from publishers now."""
+        """With `REFUSE`: what is for this queue is not taken from publishers now."""
         self.untold = 0
         """Messages that gave way since the log last said so, at `told_at`."""
         self.told_at = -NEVER
@@ -80,7 +80,7 @@ class Waiting:
 
     def wait(self, delivery: Delivery) -> int:
         """Put a message behind those that wait, or let one give way by the policy. QUEUED, DROPPED (this one, now), or
-        OVERFLOW: dropped, and whose line it is has to go."""
+        OVERFLOW: dropped, and whose queue it is has to go."""
         size = delivery.message.size()
         queue = self.queue
         if queue is None:
@@ -123,7 +123,7 @@ class Waiting:
         delivery.message = AWAY
 
     def _fits(self, count: int, own_bytes: int, size: int) -> bool:
-        """Whether one more has room beside `count` messages of `own_bytes`, and those of the user's other lines."""
+        """Whether one more has room beside `count` messages of `own_bytes`, and those of the user's other queues."""
         user = self.user
         if user is not None and user.limit and user.used - self.queued_bytes + own_bytes + size > user.limit:
             return False
@@ -150,7 +150,7 @@ class Waiting:
         full = full and self.policy == REFUSE and count > 0
         if full != self.full:
             self.full = full
-            self.budget.full_lines += 1 if full else -1
+            self.budget.full_queues += 1 if full else -1
 
     def first(self, now: float) -> Delivery | None:
         """The message that is next, left where it is; expired ones are passed over [MQTT-3.3.2-5]."""
@@ -164,7 +164,7 @@ class Waiting:
         return None
 
     def take(self) -> Delivery:
-        """The first message, off the line; call it only when `first` has returned one."""
+        """The first message, off the queue; call it only when `first` has returned one."""
         queue = self.queue
         assert queue is not None
         delivery = queue.popleft()
@@ -174,10 +174,10 @@ class Waiting:
         return delivery
 
     def take_of(self, groups: set[object]) -> list[Delivery]:
-        """All that these shared groups sent here, off the line, in order."""
+        """All that these shared groups sent here, off the queue, in order."""
         taken: list[Delivery] = []
         if not groups:
-            return taken  # the usual case, and the line may be long
+            return taken  # the usual case, and the queue may be long
         rest: deque[Delivery] = deque()
         for delivery in self.queue or ():
             if delivery.group in groups:
@@ -190,7 +190,7 @@ class Waiting:
         return taken
 
     def take_all(self) -> deque[Delivery]:
-        """All that wait, off the line, in order; however many they are, at once."""
+        """All that wait, off the queue, in order; however many they are, at once."""
         taken: deque[Delivery] = deque() if self.queue is None else self.queue
         self.queue = None
         self.budget.messages -= len(taken)
@@ -208,7 +208,7 @@ class Waiting:
         self.given_up.append(delivery)
 
     def take_given_up(self) -> list[Delivery]:
-        """What was dropped from the line, by the policy or because it expired, since the last call."""
+        """What was dropped from the queue, by the policy or because it expired, since the last call."""
         given_up = self.given_up or []
         self.given_up = None
         return given_up

@@ -19,7 +19,7 @@ from tests.node.access.arriving import quick_hash
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
-class Line:
+class Queue:
     """One thing at a time; `done` is who had its turn, in order, and `refused` who did not get one."""
 
     def __init__(self, limit: int = 1000) -> None:
@@ -50,90 +50,90 @@ class Line:
         self.verifying.stop()
 
 
-def lined_up(scene: Callable[[Line], object], limit: int = 1000) -> Line:
-    line = Line(limit)
+def lined_up(scene: Callable[[Queue], object], limit: int = 1000) -> Queue:
+    queue = Queue(limit)
 
     async def main() -> None:
-        await scene(line)  # type: ignore[misc]
-        await line.end()
+        await scene(queue)  # type: ignore[misc]
+        await queue.end()
 
     asyncio.run(main())
-    return line
+    return queue
 
 
 def test_a_first_login_waits_for_one_of_each_other_address() -> None:
-    async def scene(line: Line) -> None:
+    async def scene(queue: Queue) -> None:
         for network in "abc":
-            await line.come(network, 50)
-        await line.come("new")
+            await queue.come(network, 50)
+        await queue.come("new")
 
     done = lined_up(scene).done
     assert done.index("new") <= 1 + 3 and len(done) == 151
 
 
 def test_who_has_not_failed_comes_first_and_the_others_come_too() -> None:
-    async def scene(line: Line) -> None:
-        await line.come("x")
-        await line.come("bad", 10, trusted=False)
-        await line.come("good", 6)
+    async def scene(queue: Queue) -> None:
+        await queue.come("x")
+        await queue.come("bad", 10, trusted=False)
+        await queue.come("good", 6)
 
     done = lined_up(scene).done
     assert done[1:9] == ["good0", "good1", "good2", "bad0", "good3", "good4", "good5", "bad1"]
 
 
 def test_when_all_places_are_taken_who_has_most_loses_one() -> None:
-    async def scene(line: Line) -> None:
-        await line.come("crowd", 10)
-        await line.come("new")
+    async def scene(queue: Queue) -> None:
+        await queue.come("crowd", 10)
+        await queue.come("new")
 
-    line = lined_up(scene, limit=5)
-    assert line.done == ["crowd0", "crowd1", "new", "crowd2", "crowd3"]
-    assert sorted(line.refused) == [f"crowd{number}" for number in range(4, 10)]
+    queue = lined_up(scene, limit=5)
+    assert queue.done == ["crowd0", "crowd1", "new", "crowd2", "crowd3"]
+    assert sorted(queue.refused) == [f"crowd{number}" for number in range(4, 10)]
 
 
 def test_of_two_as_long_the_second_row_loses_one() -> None:
-    async def scene(line: Line) -> None:
-        await line.come("x")
-        await line.come("good", 2)
-        await line.come("bad", 2, trusted=False)
-        await line.come("new")
+    async def scene(queue: Queue) -> None:
+        await queue.come("x")
+        await queue.come("good", 2)
+        await queue.come("bad", 2, trusted=False)
+        await queue.come("new")
 
-    line = lined_up(scene, limit=5)
-    assert line.refused == ["bad1"]
+    queue = lined_up(scene, limit=5)
+    assert queue.refused == ["bad1"]
 
 
 def test_nothing_is_computed_for_who_has_hung_up() -> None:
-    async def scene(line: Line) -> None:
-        await line.come("a", 4)
-        line.gone |= {"a1", "a2"}
+    async def scene(queue: Queue) -> None:
+        await queue.come("a", 4)
+        queue.gone |= {"a1", "a2"}
 
-    line = lined_up(scene)
-    assert line.done == ["a0", "a3"] and line.refused == ["a1", "a2"]
+    queue = lined_up(scene)
+    assert queue.done == ["a0", "a3"] and queue.refused == ["a1", "a2"]
 
 
 def test_who_leaves_is_not_waited_for() -> None:
-    async def scene(line: Line) -> None:
-        await line.come("a", 3)
-        await line.come("b")
-        line.tasks[1].cancel()
-        line.tasks[0].cancel()  # its thread is at work, and keeps its place until it is done
+    async def scene(queue: Queue) -> None:
+        await queue.come("a", 3)
+        await queue.come("b")
+        queue.tasks[1].cancel()
+        queue.tasks[0].cancel()  # its thread is at work, and keeps its place until it is done
         await asyncio.sleep(0)
-        assert line.verifying.under_way == 3
+        assert queue.verifying.under_way == 3
 
-    line = lined_up(scene)
-    assert line.done == ["a2", "b"]
+    queue = lined_up(scene)
+    assert queue.done == ["a2", "b"]
 
 
 def test_who_leaves_when_its_turn_has_come_passes_it_on() -> None:
     async def main() -> None:
-        line = Line()
-        await line.come("a")
-        await line.come("b")
-        await line.come("c")
-        place = next(iter(line.verifying._rows[0].lines["b"]))
-        place.add_done_callback(lambda done: line.tasks[1].cancel())
-        await line.end()
-        assert line.done == ["a", "c"]
+        queue = Queue()
+        await queue.come("a")
+        await queue.come("b")
+        await queue.come("c")
+        place = next(iter(queue.verifying._rows[0].queues["b"]))
+        place.add_done_callback(lambda done: queue.tasks[1].cancel())
+        await queue.end()
+        assert queue.done == ["a", "c"]
 
     asyncio.run(main())
 
@@ -153,8 +153,8 @@ def test_the_longest_line_is_known_whatever_comes_and_goes() -> None:
             else:
                 gone = row.next() if what < 0.9 else row.shorten()
                 places = [each for each in places if each[1] is not gone]
-            assert row.longest == max(map(len, row.lines.values()), default=0)
-            assert sum(map(len, row.lines.values())) == len(places)
+            assert row.longest == max(map(len, row.queues.values()), default=0)
+            assert sum(map(len, row.queues.values())) == len(places)
 
     asyncio.run(main())
 

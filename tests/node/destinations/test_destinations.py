@@ -153,7 +153,7 @@ def test_a_full_link_refuses_what_it_would_be_owed() -> None:
     links.learn("far")
     publisher = broker.client("p", version=5)
     link.room = False
-    broker.server.budget.full_lines += 1  # as whoever fills a queue of its own does
+    broker.server.budget.full_queues += 1  # as whoever fills a queue of its own does
     publisher.send(Publish("far", b"m", 1, packet_id=1), Publish("near", b"m", 1, packet_id=2))
     reasons = [packet.reason for packet in publisher.packets() if isinstance(packet, Puback)]
     assert reasons == [0x97, NO_MATCHING_SUBSCRIBERS] and not link.taken

@@ -287,10 +287,10 @@ class World:
 
     def check_end(self) -> None:
         assert self.kinds() <= {RETAINED}
-        assert self.broker.journal._lines == {}
+        assert self.broker.journal._queues == {}
         assert self.broker.server.sessions == {}
         assert self.broker.server.budget.used == 0
-        assert self.broker.server.sharing.lines == {}
+        assert self.broker.server.sharing.queues == {}
 
 
 def state(broker: DurableBroker) -> dict[str, Any]:
@@ -300,7 +300,7 @@ def state(broker: DurableBroker) -> dict[str, Any]:
     groups = [group for group in server.router.groups.all() if _is_kept(group)]
     return {
         "sessions": {name: _session(broker, session) for name, session in kept.items()},
-        "groups": {group.name: _waiting(broker, server.sharing.lines.get(group)) for group in groups},
+        "groups": {group.name: _waiting(broker, server.sharing.queues.get(group)) for group in groups},
         "retained": {message.topic: _message(message) for message in server.router.retained.match("#", 0.0)},
     }
 
@@ -341,9 +341,9 @@ def _flight(broker: DurableBroker, session: Session, flight: Flight) -> tuple[An
     return _delivery(broker, delivery, kept)
 
 
-def _waiting(broker: DurableBroker, line: Any) -> list[tuple[Any, ...]]:
-    queue = () if line is None or line.queue is None else line.queue
-    return [_delivery(broker, each, each.journaled) for each in queue if each.qos and each.journaled is not None]
+def _waiting(broker: DurableBroker, queue: Any) -> list[tuple[Any, ...]]:
+    deliveries = () if queue is None or queue.queue is None else queue.queue
+    return [_delivery(broker, each, each.journaled) for each in deliveries if each.qos and each.journaled is not None]
 
 
 def _delivery(broker: DurableBroker, delivery: Delivery, kept: DurableDelivery) -> tuple[Any, ...]:

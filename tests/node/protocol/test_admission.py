@@ -215,7 +215,7 @@ def test_a_full_queue_can_refuse_publishers(hot: bool, name: str) -> None:
     new.send(message(9))
     assert acknowledged(new) == {9: 0}
     assert broker.server.stats.publish_dropped == 0
-    assert broker.server.budget.full_lines == 0
+    assert broker.server.budget.full_queues == 0
 
 
 @both_ways

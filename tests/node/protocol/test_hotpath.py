@@ -363,7 +363,7 @@ def compare(dispatcher: str, steps: list[Step], make: Callable[[bool, str], Run]
         server = run.broker.server
         outbounds = [session.outbound for session in server.sessions.values()]
         in_sessions = sum(each.queued_bytes + each.flying_bytes() for each in outbounds)
-        in_sessions += sum(line.queued_bytes for line in server.sharing.lines.values())
+        in_sessions += sum(queue.queued_bytes for queue in server.sharing.queues.values())
         in_sessions += sum(each.brought_bytes for each in map(pending_of, server.sessions.values()) if each is not None)
         of_channels = sum(channel.backlog_size + channel.counted for channel in server.channels)
         assert server.budget.used == in_sessions + of_channels

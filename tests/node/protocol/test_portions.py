@@ -399,7 +399,7 @@ def test_what_waits_in_many_groups_comes_as_their_member_acknowledges(version: i
             broker.work()
         broker.settle()
     assert sorted(got) == [b"%d" % number for number in range(4) for _ in range(GROUPS)]
-    assert not broker.server.sharing.pulling and not broker.server.sharing.lines
+    assert not broker.server.sharing.pulling and not broker.server.sharing.queues
     check(broker.server)
 
 

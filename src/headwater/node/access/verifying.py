@@ -3,7 +3,7 @@
 Theory. Computing a password takes a thousand times as long as asking for it, so whoever floods us with wrong ones
 always wins the queue. What can be given to others is a fair place in it:
 
-- *Address by address.* Each has a line of its own, and those that wait are served in turn: who comes first from an
+- *Address by address.* Each has a queue of its own, and those that wait are served in turn: who comes first from an
   address waits for one of each other address at most, not for all that they have sent.
 - *First those that have not failed.* An address that has shown a wrong password lately waits in the second row, and
   so does none from which this very user has come in lately. The second row gets one of four.
@@ -55,41 +55,41 @@ class Waiter(NamedTuple):
 
 class Row:
     """Those who wait, by address, each served in turn. Networks are also kept by how many of theirs wait, so that the
-    longest line is found without looking at all of them."""
+    longest queue is found without looking at all of them."""
 
     def __init__(self) -> None:
-        self.lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self.queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self.longest = 0
         self._by_length: dict[int, OrderedDict[str, None]] = {}
 
     def add(self, network: str, place: asyncio.Future[None]) -> None:
-        line = self.lines.setdefault(network, deque())
-        line.append(place)
-        self._has(network, len(line) - 1, len(line))
+        queue = self.queues.setdefault(network, deque())
+        queue.append(place)
+        self._has(network, len(queue) - 1, len(queue))
 
     def next(self) -> asyncio.Future[None]:
-        """The first of the line whose turn it is; KeyError: nobody waits."""
-        network, line = self.lines.popitem(last=False)
-        place = line.popleft()
-        self._has(network, len(line) + 1, len(line))
-        if line:
-            self.lines[network] = line
+        """The first of the queue whose turn it is; KeyError: nobody waits."""
+        network, queue = self.queues.popitem(last=False)
+        place = queue.popleft()
+        self._has(network, len(queue) + 1, len(queue))
+        if queue:
+            self.queues[network] = queue
         return place
 
     def remove(self, network: str, place: asyncio.Future[None]) -> bool:
-        line = self.lines.get(network)
-        if line is None or place not in line:
+        queue = self.queues.get(network)
+        if queue is None or place not in queue:
             return False
-        line.remove(place)
-        self._has(network, len(line) + 1, len(line))
-        if not line:
-            del self.lines[network]
+        queue.remove(place)
+        self._has(network, len(queue) + 1, len(queue))
+        if not queue:
+            del self.queues[network]
         return True
 
     def shorten(self) -> asyncio.Future[None]:
-        """Take the newest out of the longest line."""
+        """Take the newest out of the longest queue."""
         network = next(reversed(self._by_length[self.longest]))
-        place = self.lines[network][-1]
+        place = self.queues[network][-1]
         self.remove(network, place)
         return place
 
@@ -101,7 +101,7 @@ class Row:
         if now:
             self._by_length.setdefault(now, OrderedDict())[network] = None
         if now > self.longest or self.longest not in self._by_length:
-            self.longest = now  # lines change by one: no other can be longer
+            self.longest = now  # queues change by one: no other can be longer
 
 
 class Verifying:
@@ -162,7 +162,7 @@ class Verifying:
             raise
 
     def _make_room(self) -> None:
-        """Send the newest of the longest line away; of the second row, if that has one as long."""
+        """Send the newest of the longest queue away; of the second row, if that has one as long."""
         first, second = self._rows
         place = (second if second.longest >= first.longest else first).shorten()
         self._waiting -= 1
@@ -185,7 +185,7 @@ class Verifying:
 
     def _next(self) -> asyncio.Future[None]:
         first, second = self._rows
-        if first.lines and (not second.lines or self._of_first < FIRST_ROW_AT_A_TIME):
+        if first.queues and (not second.queues or self._of_first < FIRST_ROW_AT_A_TIME):
             self._of_first += 1
             return first.next()
         self._of_first = 0

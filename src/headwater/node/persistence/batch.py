@@ -19,7 +19,7 @@ class Batch:
         self.deletes: list[bytes] = []
         self.promises = False
         self.waiting: list[DurableDelivery] = []
-        """Deliveries of it that wait in a line: their content may be put away when it is on disk."""
+        """Deliveries of it that wait in a queue: their content may be put away when it is on disk."""
         self.taken: Taken | None = None
         """What goes to the delivery store, before the changes: who finds one of those finds the message, too."""
         self.together = False

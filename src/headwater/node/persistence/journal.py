@@ -54,7 +54,7 @@ from headwater.routing.retained import Retained
 from headwater.routing.shared import Group
 from headwater.session.journaled import AWAY, DurableDelivery, JournaledMessage
 from headwater.session.session import Session
-from headwater.session.waiting import Budget, Waiting
+from headwater.session.waiting import Budget, DeliveryQueue
 
 MANY: Final = 512
 """Changed deliveries from which on `async` does not wait for its interval."""
@@ -88,7 +88,7 @@ class Journal(Journaling):
         self._together = False
         self._sessions: dict[Session, None] = {}
         self._records: dict[bytes, bytes | None] = {}
-        self._lines: dict[int, Waiting] = {}
+        self._queues: dict[int, DeliveryQueue] = {}
         """Of the sessions and groups, by their numbers."""
         self._listeners: deque[tuple[int, Callable[[], None]]] = deque()
         """To be told when a commit is on disk."""
@@ -109,7 +109,7 @@ class Journal(Journaling):
                 return
             session.number = self.new_number()
             session.durable = session.expiry_interval > 0
-            self._lines[session.number] = session.outbound
+            self._queues[session.number] = session.outbound
         self.session_changed(session)
 
     def session_changed(self, session: Session) -> None:
@@ -126,7 +126,7 @@ class Journal(Journaling):
             session.durable = False
             self._together = True
             self._sessions.pop(session, None)
-            self._lines.pop(number, None)
+            self._queues.pop(number, None)
             for packet_id in session.received:
                 self._record(received_key(number, packet_id), None)
             self._record(number_key(SESSION, number), None)
@@ -159,14 +159,14 @@ class Journal(Journaling):
 
     def group_ended(self, group: Group) -> None:
         if group.number:
-            self._lines.pop(group.number, None)
+            self._queues.pop(group.number, None)
             self._record(number_key(GROUP, group.number), None)
             group.number = 0
 
-    def keep_in_group(self, group: Group, line: Waiting, delivery: Delivery) -> None:
-        """The delivery waits in the group's line for any member."""
+    def keep_in_group(self, group: Group, queue: DeliveryQueue, delivery: Delivery) -> None:
+        """The delivery waits in the group's queue for any member."""
         if group.number and delivery.qos:
-            self._lines[group.number] = line
+            self._queues[group.number] = queue
             self.keep(group.number, delivery)
 
     def keep_for_group(self, delivery: Delivery) -> DurableDelivery | None:
@@ -272,9 +272,9 @@ class Journal(Journaling):
 
     # ---- recovery ----------------------------------------------------------------------------------------------
 
-    def restored(self, owner: int, line: Waiting) -> None:
+    def restored(self, owner: int, queue: DeliveryQueue) -> None:
         """A session or a group is there that was on disk."""
-        self._lines[owner] = line
+        self._queues[owner] = queue
 
     def group_is_gone(self, number: int) -> None:
         """A group is on disk that nobody is in any more."""
@@ -384,9 +384,9 @@ class Journal(Journaling):
 
     def _put_away(self, entry: DurableDelivery) -> None:
         delivery = entry.delivery
-        line = self._lines.get(entry.owner)
-        if delivery is not None and line is not None and delivery.message is not AWAY and entry.packet_id == 0:
-            line.put_away(delivery)
+        queue = self._queues.get(entry.owner)
+        if delivery is not None and queue is not None and delivery.message is not AWAY and entry.packet_id == 0:
+            queue.put_away(delivery)
             entry.journaled.message = None
             entry.journaled.head = entry.journaled.tail = b""
 

@@ -39,7 +39,7 @@ from headwater.routing.topics import split_shared
 from headwater.session.journaled import AWAY, DurableDelivery, JournaledMessage
 from headwater.session.outbound import Flight
 from headwater.session.session import Session
-from headwater.session.waiting import Waiting
+from headwater.session.waiting import DeliveryQueue
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.primitives import FOR_EVER
 
@@ -242,19 +242,19 @@ class Recovery:
             flight.journaled = entry
             session.outbound.restore_flight(entry.packet_id, flight)
             return
-        line: Waiting
+        queue: DeliveryQueue
         if session is not None:
-            line = session.outbound
+            queue = session.outbound
         else:
             owner = self.groups[entry.owner]
             if owner is None:
                 self.nobodys.append(entry)
                 return
             delivery.group = owner
-            line = self.server.sharing.line(owner)
-            self.journal.restored(entry.owner, line)
+            queue = self.server.sharing.queue(owner)
+            self.journal.restored(entry.owner, queue)
         entry.delivery = delivery
-        line.restore(delivery, size)
+        queue.restore(delivery, size)
 
     def _read_retained(self) -> None:
         retained = self.server.router.retained

@@ -262,7 +262,7 @@ class Admission:
         core = self.core
         budget = core.budget
         is_full = budget.used - own >= budget.limit
-        if not is_full and not budget.full_lines:
+        if not is_full and not budget.full_queues:
             return True
         fanout = core.hot.fanouts.of(topic)
         if is_full:

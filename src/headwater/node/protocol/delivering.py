@@ -27,7 +27,7 @@ from headwater.session.connection import CONNECTED
 from headwater.session.journaled import AWAY, DurableDelivery
 from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
-from headwater.session.waiting import DISCONNECT_WHEN_FULL, OVERFLOW, QUEUED, SEND, Waiting
+from headwater.session.waiting import DISCONNECT_WHEN_FULL, OVERFLOW, QUEUED, SEND, DeliveryQueue
 from headwater.wire.packets import Pubrel
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
@@ -242,25 +242,25 @@ class Delivering(Deliver):
         if delivery.qos:
             self.tell_full(session.outbound, session.client_id)
 
-    def tell_full(self, line: Waiting, whose: str) -> None:
-        """A message that was acknowledged gave way in a line: say so, once in a while."""
-        line.untold += 1
+    def tell_full(self, queue: DeliveryQueue, whose: str) -> None:
+        """A message that was acknowledged gave way in a queue: say so, once in a while."""
+        queue.untold += 1
         now = self.core.hot.now
-        if now < line.told_at + TELL_AGAIN:
+        if now < queue.told_at + TELL_AGAIN:
             return
         log.warning(
             "the queue of %.200r is full (%d messages, %d bytes); dropped: %d (queue_full = %s)",
             whose,
-            line.waiting(),
-            line.queued_bytes,
-            line.untold,
+            queue.waiting(),
+            queue.queued_bytes,
+            queue.untold,
             self.core.config.queue_full,
         )
-        line.told_at = now
-        line.untold = 0
+        queue.told_at = now
+        queue.untold = 0
 
     def why_given_up(self, delivery: Delivery) -> str:
-        """A line gives up what has expired, and what gives way to others."""
+        """A queue gives up what has expired, and what gives way to others."""
         return EXPIRED if delivery.message.expires_at <= self.core.hot.now else QUEUE_FULL
 
     def drain(self, channel: Channel) -> None:

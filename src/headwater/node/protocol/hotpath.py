@@ -271,7 +271,7 @@ class HotPath(Collecting):
             else:
                 properties = NO_PROPERTIES
         budget = self.budget
-        if budget.used >= budget.limit or budget.full_lines:
+        if budget.used >= budget.limit or budget.full_queues:
             return 0  # it may have to be refused, or to wait
         if self.open:
             self.settle_all()
@@ -321,7 +321,7 @@ class HotPath(Collecting):
             count += 1
             if end + size > n or data[end : end + like] != head:
                 break
-            if budget.used >= budget.limit or budget.full_lines:
+            if budget.used >= budget.limit or budget.full_queues:
                 break
             if properties and data[te + size + 2 : te + size + skip] != properties:
                 break

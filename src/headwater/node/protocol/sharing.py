@@ -2,11 +2,11 @@
 
 Theory. A message belongs to its group until it is sent. A member is given one only if it is there and has room: nothing
 waits for it already, its send window is open (Receive Maximum), and its socket takes bytes. One that is chosen and has
-none is `block`ed, and the next one is asked for. If nobody is left the message waits in a line of the group, bounded as
+none is `block`ed, and the next one is asked for. If nobody is left the message waits in the group's queue, bounded as
 a session's is, and whoever has room first takes it from there:
 
     choose ──► a member with room ──► offered, sent
-       └─────► nobody ──► line of the group ──► pulled by the first that has room again, connects or joins
+       └─────► nobody ──► queue of the group ──► pulled by the first that has room again, connects or joins
 
 So while something waits in a group, all its members that are there are blocked, and their channels `awaited`.
 A dispatcher that `waits`, because it keeps an order, is different: its messages wait for the member they are for.
@@ -35,7 +35,7 @@ from headwater.routing.shared import Group
 from headwater.routing.topics import matches
 from headwater.session.connection import CONNECTED
 from headwater.session.session import Session
-from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, QUEUED, Waiting
+from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, QUEUED, DeliveryQueue
 from headwater.wire.decode import FROM_SERVER
 from headwater.wire.packets import PUBLISH
 
@@ -115,7 +115,7 @@ class Sharing(Share):
     def __init__(self, core: Core, delivering: Delivering) -> None:
         self.core = core
         self.delivering = delivering
-        self.lines: dict[Group, Waiting] = {}
+        self.queues: dict[Group, DeliveryQueue] = {}
         self.pulling: dict[Channel, _Pulling] = {}
 
     # ---- to a member -------------------------------------------------------------------------------------------
@@ -180,34 +180,34 @@ class Sharing(Share):
             kept = [member for member in group.members() if member.subscription.qos]
             if message.qos == 0 or not kept:
                 return  # as for a session that is away
-        line = self.line(group)
+        queue = self.queue(group)
         coordinator = self.core.coordinator
         if coordinator is not None and coordinator.groups_ask:
             message = coordinator.marked(message)  # who takes it may ask, and it may have been away until then
         delivery = Delivery(message, message.qos, False, None, group)
-        if line.wait(delivery) != QUEUED:
+        if queue.wait(delivery) != QUEUED:
             self._dropped(group, message, QUEUE_FULL)
             if message.qos:
-                self.delivering.tell_full(line, group.name)
+                self.delivering.tell_full(queue, group.name)
         elif self.core.journal is not None:
-            self.core.journal.keep_in_group(group, line, delivery)
-        self._tell_given_up(group, line)
+            self.core.journal.keep_in_group(group, queue, delivery)
+        self._tell_given_up(group, queue)
 
-    def line(self, group: Group) -> Waiting:
+    def queue(self, group: Group) -> DeliveryQueue:
         """Where messages wait for any member of the group."""
-        line = self.lines.get(group)
-        if line is None:
+        queue = self.queues.get(group)
+        if queue is None:
             core = self.core
             policy = DROP_NEWEST if core.policy == DISCONNECT_WHEN_FULL else core.policy
             config = core.config
-            line = Waiting(core.budget, config.max_queued_messages, config.max_queued_bytes, policy)
-            self.lines[group] = line
-        return line
+            queue = DeliveryQueue(core.budget, config.max_queued_messages, config.max_queued_bytes, policy)
+            self.queues[group] = queue
+        return queue
 
     def is_full(self, group: Group) -> bool:
         """Whether what is for the group is refused now."""
-        line = self.lines.get(group)
-        return line is not None and line.full
+        queue = self.queues.get(group)
+        return queue is not None and queue.full
 
     def pull(self, channel: Channel, session: Session) -> None:
         """The member may have room: what waits in its groups is sent to it, and if nothing is left it is ready. In
@@ -230,9 +230,9 @@ class Sharing(Share):
             member = group.member(session)
             if member is None:
                 continue
-            line = self.lines.get(group)
-            if line is not None:
-                self._pull_from(line, group, member)
+            queue = self.queues.get(group)
+            if queue is not None:
+                self._pull_from(queue, group, member)
             if not member.ready:
                 if has_room(member):
                     group.readied(member, now)
@@ -240,12 +240,12 @@ class Sharing(Share):
                     ready = False
         return ready
 
-    def _pull_from(self, line: Waiting, group: Group, member: Member) -> None:
+    def _pull_from(self, queue: DeliveryQueue, group: Group, member: Member) -> None:
         now = self.core.hot.now
         while has_room(member):
-            if line.first(now) is None:
+            if queue.first(now) is None:
                 break
-            delivery = line.take()
+            delivery = queue.take()
             self.delivering.fetch(delivery)
             if delivery.message.expires_at <= now:
                 self._drop(group, delivery, EXPIRED)
@@ -253,9 +253,9 @@ class Sharing(Share):
             group.dispatcher.taken(member, now)
             self._offer(group, member, delivery.message)
             self.delivering.forget(delivery)
-        self._tell_given_up(group, line)
-        if line.waiting() == 0:
-            self.lines.pop(group, None)
+        self._tell_given_up(group, queue)
+        if queue.waiting() == 0:
+            self.queues.pop(group, None)
         elif member.ready:
             self._block(group, member)
 
@@ -263,7 +263,7 @@ class Sharing(Share):
 
     def connected(self, channel: Channel, session: Session) -> None:
         """A member's client is there: once its own messages are sent it takes what waits."""
-        channel.awaited = bool(self.lines)
+        channel.awaited = bool(self.queues)
         channel.shares = bool(self.core.router.groups.of(session))
 
     def left(self, session: Session, group: Group) -> None:
@@ -274,9 +274,9 @@ class Sharing(Share):
             self.delivering.drain(channel)  # what waited behind them need not wait any more
         self.again(unsent)
         if len(group) == 0:
-            line = self.lines.pop(group, None)
-            if line is not None:
-                for delivery in line.take_all():
+            queue = self.queues.pop(group, None)
+            if queue is not None:
+                for delivery in queue.take_all():
                     self._drop(group, delivery, SESSION_ENDED)
             if self.core.journal is not None:
                 self.core.journal.group_ended(group)
@@ -369,18 +369,18 @@ class Sharing(Share):
 
     def waiting(self, group: Group) -> int:
         """Messages that wait in the group for anybody."""
-        line = self.lines.get(group)
-        return 0 if line is None else line.waiting()
+        queue = self.queues.get(group)
+        return 0 if queue is None else queue.waiting()
 
     def all_waiting(self) -> int:
-        return sum([line.waiting() for line in self.lines.values()])
+        return sum([queue.waiting() for queue in self.queues.values()])
 
-    def _tell_given_up(self, group: Group, line: Waiting) -> None:
-        if line.given_up is not None:
-            for delivery in line.take_given_up():
+    def _tell_given_up(self, group: Group, queue: DeliveryQueue) -> None:
+        if queue.given_up is not None:
+            for delivery in queue.take_given_up():
                 reason = self.delivering.why_given_up(delivery)
                 if reason == QUEUE_FULL and delivery.qos:
-                    self.delivering.tell_full(line, group.name)
+                    self.delivering.tell_full(queue, group.name)
                 self._drop(group, delivery, reason)
 
     def _drop(self, group: Group, delivery: Delivery, reason: str) -> None:

@@ -109,7 +109,7 @@ class _Subscribe(ClientTask):
         if result in (UNREAD, MORE):
             return True
         sharing = self.subscribing.sharing
-        if sharing.lines or self.channel.awaited:
+        if sharing.queues or self.channel.awaited:
             sharing.pull(self.channel, self.session)  # a new member, or one that takes another QoS now
         return False
 
