@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from headwater.cli.admin import AdminError
 from headwater.cli.top import AdminApi, from_sys
 from headwater.disk.room import Room
 from headwater.node.advice.figures import AdviceSeen
@@ -217,6 +218,8 @@ class Asked:
     """An admin API whose figures are known."""
 
     def ask(self, path: str) -> Any:
+        if path == "/v1/cluster":
+            raise AdminError("no cluster", 404)
         return {name: getattr(figures(), name) for name in KEYS.split()} if path == "/v1/statistics" else []
 
 

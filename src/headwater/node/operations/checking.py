@@ -129,15 +129,14 @@ def _reaches_out(cluster: ClusterSettings) -> bool:
 
 def _cluster_files(cluster: ClusterSettings) -> Iterator[Callable[[], object]]:
     from headwater.node.admin.secret import read_token_file
-    from headwater.node.transports.contexts import make_context
+    from headwater.node.links.contexts import LinkContexts
 
     if cluster.secret_file:
         yield partial(read_token_file, cluster.secret_file, "cluster.secret_file")
     if cluster.join_file:
         yield partial(_check_join_file, cluster.join_file)
     if cluster.tls is not None:
-        common = cluster.tls.model_dump(include={"certificate", "key", "ca", "crl", "minimum_version"})
-        yield partial(make_context, TlsSettings(**common, client_certificates="required"), "cluster")
+        yield partial(LinkContexts, cluster.tls)
 
 
 def _check_join_file(path: str) -> None:
@@ -248,11 +247,13 @@ def _open(host: str, port: int, scheme: str, what: str, closing: list[Callable[[
 
 
 def _open_cluster(cluster: ClusterSettings, closing: list[Callable[[], None]]) -> None:
+    from headwater.node.links.listening import UNIX_MODE
+
     if not cluster.unix:
         _open(cluster.host, cluster.port, "cluster", "for nodes (cluster.host, cluster.port)", closing)
         return
     try:
-        opened = listen_unix(cluster.unix, 0o600)
+        opened = listen_unix(cluster.unix, UNIX_MODE)
     except OSError as error:
         error.filename = f"{cluster.unix} for nodes (cluster.unix)"
         raise
