@@ -80,21 +80,15 @@ def test_where_others_reach_it_is_an_address() -> None:
 
 
 def test_the_files_of_a_cluster_are_read(tmp_path: Path) -> None:
-    named = config(name="demo", node="a", port=0, secret_file="/no/secret", join_file="/no/nodes", tls=TLS)
-    said = "\n".join(problems(named))
-    for file in ("secret", "nodes", "certificate"):
+    said = "\n".join(problems(config(name="demo", node="a", port=0, secret_file="/no/secret", tls=TLS)))
+    for file in ("secret", "certificate"):
         assert f"/no/{file}: No such file" in said
-    short, nodes = tmp_path / "secret", tmp_path / "nodes"
-    short.write_text("short\n")
-    nodes.write_text("a:11883 b:many\n")
-    said = "\n".join(problems(config(name="demo", port=0, secret_file=str(short), join_file=str(nodes))))
-    assert f"cluster.secret_file {short} must hold one line of at least 16 characters" in said
-    assert f"cluster.join_file {nodes}: 'b:many' is not of the form" in said
-    nodes.write_bytes(b"\xff")
-    assert f"cluster.join_file {nodes}: " in problems(config(name="demo", port=0, join_file=str(nodes)))[0]
-    short.write_text(SECRET)
-    nodes.write_text("a, b:11884  # both\n")
-    assert problems(config(name="demo", port=0, secret_file=str(short), join_file=str(nodes))) == []
+    secret = tmp_path / "secret"
+    secret.write_text("fifteen letters\n")
+    [said] = problems(config(name="demo", port=0, secret_file=str(secret)))
+    assert said.startswith(f"the secret in cluster.secret_file {secret} has fewer than 16 characters")
+    secret.write_text(SECRET)
+    assert problems(config(name="demo", port=0, secret_file=str(secret), join_file="/not/there/yet")) == []
 
 
 def test_the_place_for_nodes_has_to_be_free(tmp_path: Path) -> None:

@@ -19,12 +19,12 @@ from typing import Final
 
 from headwater.disk.errors import StorageError
 from headwater.node.config import Config
-from headwater.node.links.settings import PORT, ClusterSettings
+from headwater.node.links.settings import PORT, SHORTEST_SECRET, ClusterSettings
 from headwater.node.settings import ConfigError
 from headwater.node.transports.contexts import CertificateError
 from headwater.node.transports.settings import ListenerSettings, TlsSettings
 from headwater.node.transports.sockets import EVERYWHERE, address_text, close_all, is_loopback, listen_tcp, listen_unix
-from headwater.peering.membership.seeds import parse_seed, parse_seed_file
+from headwater.peering.membership.seeds import parse_seed
 
 ADMIN_NEEDS: Final = ("fastapi", "uvicorn", "prometheus_client")
 STORE_NEEDS: Final = ("rocksdict", "numpy", "orjson", "zstandard")
@@ -128,24 +128,25 @@ def _reaches_out(cluster: ClusterSettings) -> bool:
 
 
 def _cluster_files(cluster: ClusterSettings) -> Iterator[Callable[[], object]]:
-    from headwater.node.admin.secret import read_token_file
+    """Not `join_file`, which may come later."""
     from headwater.node.links.contexts import LinkContexts
 
     if cluster.secret_file:
-        yield partial(read_token_file, cluster.secret_file, "cluster.secret_file")
-    if cluster.join_file:
-        yield partial(_check_join_file, cluster.join_file)
+        yield partial(_check_secret, cluster.secret_file)
     if cluster.tls is not None:
         yield partial(LinkContexts, cluster.tls)
 
 
-def _check_join_file(path: str) -> None:
+def _check_secret(path: str) -> None:
     try:
-        parse_seed_file(Path(path).read_text(encoding="utf-8"), PORT)
+        secret = Path(path).read_bytes().strip()
     except OSError as error:
-        raise ConfigError(f"cannot read cluster.join_file {path}: {error.strerror}") from error
-    except ValueError as error:  # also what is no UTF-8
-        raise ConfigError(f"cluster.join_file {path}: {error}") from error
+        raise ConfigError(f"cannot read cluster.secret_file {path}: {error.strerror}") from error
+    if len(secret) < SHORTEST_SECRET:
+        raise ConfigError(
+            f"the secret in cluster.secret_file {path} has fewer than {SHORTEST_SECRET} characters; "
+            "`openssl rand -hex 32` makes one"
+        )
 
 
 # ---- files -------------------------------------------------------------------------------------------------------
