@@ -8,6 +8,7 @@ from pathlib import Path
 from headwater.node.advice.figures import AdviceSeen
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen
+from headwater.node.links.figures import ClusterSeen, LinkSeen
 from headwater.node.metric import Metric, metrics_of
 from headwater.node.operations.metrics import MOST_GROUPS
 from headwater.node.operations.seen import Seen
@@ -44,6 +45,8 @@ SECTIONS: tuple[tuple[str, type, str], ...] = (
         "group",
     ),
     ("Bridges ([bridge.md](bridge.md))", BridgeView, "bridge"),
+    ("The cluster ([cluster.md](cluster.md))", ClusterSeen, ""),
+    ("Links to other nodes", LinkSeen, "peer"),
     ("The delivery store ([store.md](store.md))", StoreSeen, ""),
     ("Advice ([advice.md](advice.md))", AdviceSeen, ""),
     ("What should not grow while the load stays the same", Seen, ""),

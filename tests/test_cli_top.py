@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
-from headwater.cli.top import MOST_GROUPS, SharedGroup, Snapshot, TopView, _watch_admin, from_sys
+from headwater.cli.admin import Admin, AdminError
+from headwater.cli.top import MOST_GROUPS, AdminApi, SharedGroup, Snapshot, TopView, _watch_admin, from_sys
+from headwater.node.admin.cluster_desk import ClusterDesk
+from headwater.node.broker import Broker
 from headwater.node.protocol.statistics import Statistics
 from tests.brokers import both_brokers, running
 from tests.node.admin.api import TOKEN
 from tests.node.admin.test_serving import SETTINGS, served
+from tests.node.fake_cluster import FakeCluster
 from tests.test_cli import Subscribed, headwater
 
 
@@ -101,6 +106,38 @@ def test_a_look_of_a_young_broker_has_rates() -> None:
     assert isinstance(console.file, io.StringIO)
     [row] = [line.split() for line in console.file.getvalue().splitlines() if line.split()[:1] == ["in"]]
     assert row[1:6] == ["200", "1.4", "kB", "100", "700"]
+
+
+def test_a_cluster_in_a_line() -> None:
+    fake = FakeCluster()
+    said = ClusterDesk(cast(Broker, SimpleNamespace(cluster=fake))).cluster()
+    text = printed(TopView(), Snapshot(Statistics(uptime=1), [], said))
+    assert "cluster demo: 2 live, 1 dead; node a, method subscribe; 1 of 2 links up (down: c)\n" in text
+    assert "cluster" not in printed(TopView(), Snapshot(Statistics(uptime=1)))
+
+
+class Answers:
+    """An admin API; `cluster` is what it says of its cluster."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.asked: list[str] = []
+
+    def ask(self, path: str) -> Any:
+        self.asked.append(path)
+        if path == "/v1/cluster" and isinstance(self.cluster, AdminError):
+            raise self.cluster
+        return {"/v1/statistics": {}, "/v1/groups": [], "/v1/cluster": self.cluster}[path]
+
+
+def test_who_is_alone_is_asked_once() -> None:
+    answers = Answers(AdminError("answers 404", 404))
+    api = AdminApi(cast(Admin, answers))
+    assert [api.read().cluster, api.read().cluster] == [None, None]
+    assert answers.asked.count("/v1/cluster") == 1
+    assert AdminApi(cast(Admin, Answers({"cluster": "demo"}))).read().cluster == {"cluster": "demo"}
+    with pytest.raises(AdminError):
+        AdminApi(cast(Admin, Answers(AdminError("gone")))).read()
 
 
 def test_strange_names_of_groups_are_shown_as_they_are() -> None:

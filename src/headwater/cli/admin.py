@@ -10,10 +10,19 @@ from typing import Any, Final
 from headwater.cli.failure import fail
 
 PATIENCE: Final = 5.0
+ENABLE: Final = (
+    "is the admin API there? A broker has one with --set admin.enabled=true and a token, HEADWATER_ADMIN__TOKEN in its "
+    "environment say (docs/operations.md); --admin is where"
+)
 
 
 class AdminError(Exception):
-    """It does not answer, or not as hoped for; the text says why."""
+    """It does not answer (`status` is None), or not as hoped for; the text says why, `detail` what it says itself."""
+
+    def __init__(self, text: str, status: int | None = None, detail: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.detail = detail
 
 
 class Admin:
@@ -21,22 +30,26 @@ class Admin:
         self._url = url.rstrip("/")
         self._token = token
 
-    def ask(self, path: str, method: str = "GET", patience: float = PATIENCE) -> Any:
+    def ask(self, path: str, method: str = "GET", patience: float = PATIENCE, body: Any = None) -> Any:
+        """What it answers, as JSON; None: nothing. Raises AdminError."""
         from urllib.error import HTTPError, URLError
         from urllib.request import Request, urlopen
 
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
         try:
-            request = Request(self._url + path, headers={"Authorization": f"Bearer {self._token}"}, method=method)
-            with urlopen(request, timeout=patience) as answer:
-                return json.load(answer)
+            with urlopen(Request(self._url + path, data, headers, method=method), timeout=patience) as answer:
+                said = answer.read()
+                return json.loads(said) if said else None
         except HTTPError as error:
-            hint = "; check --token-file" if error.code == 401 else _detail(error.read(10_000))
+            detail = "" if error.code == 401 else _detail(error.read(10_000))
+            hint = "; check --token-file" if error.code == 401 else f": {detail}" if detail else ""
             error.close()
-            raise AdminError(f"{self._url} answers {error.code} {error.reason}{hint}") from error
+            raise AdminError(f"{self._url} answers {error.code} {error.reason}{hint}", error.code, detail) from error
         except (URLError, TimeoutError, ValueError) as error:
             reason = getattr(error, "reason", error)
             text = getattr(reason, "strerror", None) or reason
-            raise AdminError(f"cannot ask {self._url}: {text}; is the admin API there (admin.enabled)?") from error
+            raise AdminError(f"cannot ask {self._url}: {text}; {ENABLE}") from error
 
 
 def read_token(command: str, file: Path | None) -> str:
@@ -53,6 +66,6 @@ def read_token(command: str, file: Path | None) -> str:
 def _detail(body: bytes) -> str:
     """What the API says of an error."""
     try:
-        return f": {json.loads(body)['detail']}"
+        return str(json.loads(body)["detail"])
     except (ValueError, KeyError, TypeError):
         return ""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from headwater.cli.cluster import NodeOptions, with_node_options
+from headwater.cli.cluster import cluster as cluster_commands
 from headwater.cli.config import OF_A_NODE, Assignments, load_settings, read_settings
 from headwater.cli.config import config as config_commands
 from headwater.cli.data import backup, export_data, import_data, repair, restore
@@ -48,6 +50,7 @@ app.add_typer(config_commands)
 app.add_typer(store)
 app.add_typer(edge)
 app.add_typer(pipeline)
+app.add_typer(cluster_commands)
 
 
 class LogLevel(StrEnum):
@@ -95,7 +98,9 @@ Live = Annotated[bool, typer.Option("--live", help="Show connections and message
 
 
 @app.command()
+@with_node_options
 def broker(
+    of_cluster: NodeOptions,
     host: Host = None,
     port: Port = None,
     config: ConfigFile = None,
@@ -108,12 +113,14 @@ def broker(
     live: Live = False,
 ) -> None:
     """Run an MQTT 3.1.1 and 5.0 broker until it is told to stop (SIGINT, SIGTERM); SIGHUP reads the settings again."""
-    flags = _flags(host, port, log_level, data_dir, durability)
+    flags = {**_flags(host, port, log_level, data_dir, durability), **of_cluster.flags()}
     _run("broker", config, flags, assignments, {}, live)
 
 
 @app.command()
+@with_node_options
 def node(
+    of_cluster: NodeOptions,
     host: Host = None,
     port: Port = None,
     rest_port: Annotated[int | None, typer.Option(help="TCP port of REST; 0 takes a free one.  [8080]")] = None,
@@ -128,7 +135,7 @@ def node(
 ) -> None:
     """Run broker, delivery store and REST together: every message has a position, and is on disk before anybody gets
     it. As `headwater broker` in all else."""
-    flags = {**_flags(host, port, log_level, data_dir, durability), "rest.port": rest_port}
+    flags = {**_flags(host, port, log_level, data_dir, durability), "rest.port": rest_port, **of_cluster.flags()}
     _run("node", config, flags, assignments, OF_A_NODE, live)
 
 

@@ -1,10 +1,11 @@
 """Tables that fit the terminal: what gives way is chosen, and is seen to have given way.
 
-Theory. A column is one of four kinds. `WHOLE` (numbers, times, positions) is never cut: half a number is another one.
+Theory. A column is one of five kinds. `WHOLE` (numbers, times, positions) is never cut: half a number is another one.
 `BULK` (payloads, documents) is cut first, down to a few characters. Then `TEXT` is cut at its end and `TAIL` (topics,
 which their last levels tell apart) at its beginning, the widest first, down to `LEAST`. Each cut shows as `…`. If that
-is not enough, columns of bulk are left out; and if that is not either, lines are longer than the terminal, which wraps
-them. Where there is no terminal, nothing is cut.
+is not enough, columns of bulk are left out, and then those that are `SPARE`, numbers that matter less than others, the
+last one first; and if that is not enough either, lines are longer than the terminal, which wraps them. Where there is
+no terminal, nothing is cut.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Kind(Enum):
     TEXT = auto()
     TAIL = auto()
     BULK = auto()
+    SPARE = auto()
 
 
 KINDS: Final = {
@@ -53,8 +55,8 @@ class Column:
     """Stands on the right, as numbers do."""
 
 
-def number(name: str) -> Column:
-    return Column(name, Kind.WHOLE, right=True)
+def number(name: str, kind: Kind = Kind.WHOLE) -> Column:
+    return Column(name, kind, right=True)
 
 
 class Fitted:
@@ -95,11 +97,12 @@ class Fitted:
             for column, each in zip(self.columns, cells, strict=True)
         ]
         texts, bulk = [*self._of(Kind.TEXT), *self._of(Kind.TAIL)], self._of(Kind.BULK)
+        spare = self._of(Kind.SPARE)
         fitted = widths.copy()
         _shrink(fitted, bulk, LEAST_BULK, room)
         _shrink(fitted, texts, LEAST, room)
-        while bulk and _total(fitted) > room:  # what is left out makes room for the others
-            widths[bulk.pop()] = 0
+        while (bulk or spare) and _total(fitted) > room:  # what is left out makes room for the others
+            widths[(bulk or spare).pop()] = 0
             fitted = widths.copy()
             _shrink(fitted, bulk, LEAST_BULK, room)
             _shrink(fitted, texts, LEAST, room)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import unquote
 
 import typer
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headwater.node.protocol.statistics import Statistics
 
 MOST_GROUPS: Final = 20
+NOT_FOUND: Final = 404
 SECOND_SAMPLE: Final = 11.0
 """Seconds for which `--once` waits for the second sample; brokers update `$SYS` every 10 s by default."""
 
@@ -43,6 +44,8 @@ class Snapshot:
     figures: Statistics
     """What the broker does not say is 0."""
     groups: list[SharedGroup] = field(default_factory=list)
+    cluster: Mapping[str, Any] | None = None
+    """As the admin API shows it; None: the broker is in none, or does not say."""
 
 
 # ---- where figures come from -------------------------------------------------------------------------------------
@@ -51,6 +54,7 @@ class Snapshot:
 class AdminApi:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
+        self._is_alone = False
 
     def read(self) -> Snapshot:
         from headwater.node.protocol.statistics import Statistics
@@ -68,7 +72,20 @@ class AdminApi:
             )
             for each in self._admin.ask("/v1/groups")
         ]
-        return Snapshot(figures, groups)
+        return Snapshot(figures, groups, self._cluster())
+
+    def _cluster(self) -> Mapping[str, Any] | None:
+        """Whoever is in no cluster is not asked again: that takes a restart."""
+        if self._is_alone:
+            return None
+        try:
+            found: Mapping[str, Any] = self._admin.ask("/v1/cluster")
+        except AdminError as error:
+            if error.status != NOT_FOUND:
+                raise
+            self._is_alone = True
+            return None
+        return found
 
 
 def from_sys(topics: Mapping[str, str]) -> Snapshot:
@@ -136,6 +153,8 @@ class TopView:
             self._has_begun = True
             self._view.begin(snapshot.figures)
         parts: list[RenderableType] = [self._view.render(snapshot.figures)]
+        if snapshot.cluster is not None:
+            parts += ["", _cluster_line(snapshot.cluster)]
         if snapshot.groups:
             parts += ["", self._groups(snapshot)]
         return Group(*parts)
@@ -157,6 +176,19 @@ class TopView:
         if len(snapshot.groups) > MOST_GROUPS:
             table.add(f"… {len(snapshot.groups) - MOST_GROUPS} more")
         return table
+
+
+def _cluster_line(cluster: Mapping[str, Any]) -> RenderableType:
+    """In red if a node or a link is not as it should be."""
+    from rich.text import Text
+
+    from headwater.cli.cluster import summary
+    from headwater.cli.fitted import printable
+
+    down = [each["peer"] for each in cluster["links"] if each["state"] == "down"]
+    away = [each for each in cluster["nodes"] if each["state"] in ("suspected", "dead")]
+    text = summary(cluster) + (f" (down: {', '.join(down)})" if down else "")
+    return Text(printable(text), style="bold red" if down or away else "")
 
 
 # ---- the command -------------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ RELOADABLE: Final = frozenset(
         "publisher_wait",
         *("max_queue_memory", "write_timeout", "max_subscriptions", "max_retained"),
         *("max_retained_bytes", "bridges", "access", "admin.token", "admin.token_file", "admin.open_metrics"),
+        "cluster.method",
     }
 )
 """What a running broker takes over on SIGHUP, tables or dotted names (node/operations/reloading.py)."""

@@ -9,7 +9,7 @@ addition to a plain attribute of a compiled class: what is declared beside it is
     what the broker counts              node/plane/counters.py
     what is read from its parts         node/protocol/statistics.py, which adds the former: `GET /v1/statistics`
     the store, advice, the process      node/delivery/figures.py, node/operations/seen.py
-    shared groups, bridges              node/protocol/group_view.py, node/bridge/view.py
+    shared groups, bridges, clusters    node/protocol/group_view.py, node/bridge/view.py, node/links/figures.py
 
     form                                where a metric becomes it
     Prometheus                          node/operations/metrics.py

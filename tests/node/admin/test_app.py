@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -15,9 +16,11 @@ from headwater.node.admin.local import LocalReach
 from headwater.node.admin.token import FixedToken
 from headwater.node.broker import Broker
 from headwater.node.config import Config
+from headwater.node.links.cluster import Cluster
 from headwater.node.transports.listener import Listener
 from headwater.node.transports.settings import ListenerSettings
 from tests.node.admin.api import TOKEN, Api, admin
+from tests.node.fake_cluster import FakeCluster
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -100,6 +103,7 @@ fuzzed.broker.listeners = [Listener(ListenerSettings(port=0))]  # ready
 for name in ("a", "b"):
     fuzzed.client(name, "x/#", "$share/g/jobs/+")
 fuzzed.broker.publish(Message("x/1", b"abc", 0, True))
+fuzzed.broker.cluster = cast(Cluster, FakeCluster())
 # A trace goes on for as long as it is told to: tests/node/protocol/test_tracing.py.
 schema = schemathesis.openapi.from_asgi("/openapi.json", fuzzed.app).exclude(path="/v1/trace")
 

@@ -7,13 +7,17 @@ import runpy
 import time
 from dataclasses import fields
 from pathlib import Path
+from typing import cast
 
+from headwater.node.links.cluster import Cluster
+from headwater.node.links.figures import see_cluster
 from headwater.node.metric import metrics_of
 from headwater.node.operations.metrics import MOST_GROUPS, families, registry_of
 from headwater.node.operations.seen import LAG_EVERY, Lag, see
 from headwater.node.protocol.group_view import GroupView, MemberView
 from headwater.node.protocol.statistics import Statistics
 from tests.node.admin.api import Api
+from tests.node.fake_cluster import FakeCluster, link
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,6 +47,23 @@ def test_groups_are_bounded() -> None:
     registry = registry_of(lambda: see(Api().broker, groups))
     named = {sample.labels.get("group") for family in registry.collect() for sample in family.samples} - {None}
     assert len(named) == MOST_GROUPS
+
+
+def test_of_a_cluster_what_its_node_sees() -> None:
+    """Also by way of JSON, as the HTTP process gets it."""
+    api = Api()
+    assert "headwater_cluster_nodes" not in api.call("GET", "/metrics").text, "it is alone"
+    api.broker.cluster = cast(Cluster, FakeCluster())
+    text = api.call("GET", "/metrics").text
+    assert 'headwater_cluster_nodes{state="live"} 2.0' in text
+    assert 'headwater_cluster_link_up{peer="b"} 1.0' in text and 'headwater_cluster_link_up{peer="c"} 0.0' in text
+    assert 'round_trip_seconds{peer="b"}' in text and 'round_trip_seconds{peer="c"}' not in text, "it is not known"
+
+
+def test_a_link_that_is_not_in_sync_is_up() -> None:
+    cluster = FakeCluster(links=[link("b", state="syncing")])
+    [seen] = see_cluster(cluster.view()).links
+    assert seen.up
 
 
 def test_lag_is_how_late_a_timer_is() -> None:

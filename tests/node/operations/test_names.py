@@ -6,17 +6,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from headwater.cli.admin import AdminError
 from headwater.cli.top import AdminApi, from_sys
 from headwater.disk.room import Room
 from headwater.node.advice.figures import AdviceSeen
 from headwater.node.bridge.view import BridgeView, Traffic
 from headwater.node.delivery.figures import StoreSeen
+from headwater.node.links.figures import see_cluster
 from headwater.node.operations.metrics import registry_of
 from headwater.node.operations.seen import LagSeen, Seen
 from headwater.node.protocol.group_view import GroupView, MemberView
 from headwater.node.protocol.statistics import Statistics
 from headwater.node.protocol.sys_topics import SysTopics
 from tests.node.admin.api import Api
+from tests.node.fake_cluster import FakeCluster, link
 from tests.node.memory import MemoryBroker
 
 GAUGES = """connections connections_maximum sessions subscriptions retained_messages=retained queued_messages=queued
@@ -42,6 +45,9 @@ KEYS = """uptime connections connections_maximum sockets_opened sessions expired
 IN_TOP = """uptime connections sessions subscriptions retained messages_received messages_sent bytes_received bytes_sent
     queued dropped"""
 REASONS = "queue_full slow_reader expired too_large not_authorized session_ended too_many_topics"
+
+
+LINK = link("b")
 
 
 def pairs(listed: str) -> dict[str, str]:
@@ -82,6 +88,7 @@ def seen() -> Seen:
         timers=82,
         memory_blocks=83,
         process=1,
+        cluster=see_cluster(FakeCluster(links=[LINK, link("c", state="down", round_trip=None)]).view()),
     )
 
 
@@ -141,6 +148,29 @@ def test_prometheus_with_labels_and_of_parts() -> None:
         ("store_blocks",): 70,
         ("store_unsealed_messages",): 71,
         ("store_reader_lag_messages", "reader=r"): 72,
+        ("cluster_nodes", "state=live"): 2,
+        ("cluster_nodes", "state=suspected"): 0,
+        ("cluster_nodes", "state=dead"): 1,
+        ("cluster_nodes", "state=left"): 0,
+        ("cluster_messages_repeated_total",): 5,
+        ("cluster_messages_stopped_total",): 6,
+        ("cluster_subacks_held",): 7,
+        ("cluster_link_up", "peer=b"): 1,
+        ("cluster_link_up", "peer=c"): 0,
+        ("cluster_link_round_trip_seconds", "peer=b"): 0.00125,
+        ("cluster_link_messages_total", "peer=b", "direction=in"): LINK.messages_received,
+        ("cluster_link_messages_total", "peer=b", "direction=out"): LINK.messages_sent,
+        ("cluster_link_bytes_total", "peer=b", "direction=in"): LINK.bytes_received,
+        ("cluster_link_bytes_total", "peer=b", "direction=out"): LINK.bytes_sent,
+        ("cluster_link_messages_dropped_total", "peer=b"): LINK.dropped,
+        ("cluster_link_spool_messages", "peer=b"): LINK.spool_messages,
+        ("cluster_link_spool_bytes", "peer=b"): LINK.spool_bytes,
+        ("cluster_link_spool_limit_bytes", "peer=b"): LINK.spool_limit,
+        ("cluster_link_interest_told", "peer=b", "form=state"): LINK.states,
+        ("cluster_link_interest_told", "peer=b", "form=change"): LINK.changes,
+        ("cluster_link_interest_told_bytes", "peer=b", "form=state"): LINK.state_bytes,
+        ("cluster_link_interest_told_bytes", "peer=b", "form=change"): LINK.change_bytes,
+        ("cluster_link_reconnects_total", "peer=b"): LINK.reconnects,
         ("tasks",): 81,
         ("timers",): 82,
         ("memory_blocks",): 83,
@@ -188,6 +218,8 @@ class Asked:
     """An admin API whose figures are known."""
 
     def ask(self, path: str) -> Any:
+        if path == "/v1/cluster":
+            raise AdminError("no cluster", 404)
         return {name: getattr(figures(), name) for name in KEYS.split()} if path == "/v1/statistics" else []
 
 

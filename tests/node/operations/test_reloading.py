@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import SecretStr
 
 from headwater.node.broker import Broker
 from headwater.node.config import RELOADABLE, Admin, Config, ConfigError
+from headwater.node.links.cluster import Cluster
 from headwater.node.operations.reloading import Reloader, changed_settings, is_reloadable
 from headwater.node.settings import leaves
 from headwater.session.waiting import DROP_OLDEST
 from headwater.wire.packets import Connect, Properties
+from tests.node.fake_cluster import FakeCluster
 from tests.node.memory import Client, MemoryBroker
 
 
@@ -168,3 +170,17 @@ def test_sessions_to_come_have_the_new_bounds() -> None:
     node.reload(max_session_expiry=10)
     answer = Client(node.memory).connect(Connect("a", 5, properties=kept))
     assert answer.properties is not None and answer.properties.session_expiry_interval == 10
+
+
+def test_a_node_tells_its_interest_by_another_method_from_now_on(caplog: pytest.LogCaptureFixture) -> None:
+    node, cluster = Reloading(cluster={"name": "demo"}), FakeCluster()
+    node.broker.cluster = cast(Cluster, cluster)
+    node.reload(cluster={"name": "demo"})
+    assert cluster.orders == [], "it has not changed"
+    node.reload(cluster={"name": "demo", "method": "bloom", "port": 5})
+    assert cluster.orders == [("use_method", "bloom")]
+    assert (node.broker.config.cluster.method, node.broker.config.cluster.port) == ("bloom", 11883)
+    assert "changed: cluster.method\n" in caplog.text and "over: cluster.port" in caplog.text
+    node.broker.cluster = None
+    node.reload(cluster={"name": "demo", "method": "flood"})
+    assert node.broker.config.cluster.method == "flood"

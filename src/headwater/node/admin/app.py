@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater import __version__
+from headwater.node.admin.cluster import cluster_routes
 from headwater.node.admin.figures import Figures
 from headwater.node.admin.reach import BrokerStopped, Reach
 from headwater.node.admin.routes import routes
@@ -48,6 +49,7 @@ def make_app(reach: Reach, guard: TokenGuard) -> FastAPI:
         responses={401: {"description": "The token is missing or wrong."}},
     )
     app.include_router(routes)
+    app.include_router(cluster_routes)
     app.add_middleware(BoundedBody)
     app.add_middleware(TokenFirst, guard=guard)  # the last one added is the first one asked
     return app

@@ -19,6 +19,8 @@ from pydantic_core import to_json
 
 from headwater.message import NEVER, Message, Subscription
 from headwater.node.access.limits import Ban
+from headwater.node.admin.cluster_desk import OPERATIONS as OF_THE_CLUSTER
+from headwater.node.admin.cluster_desk import ClusterDesk
 from headwater.node.admin.slices import Far, Slices, Steps
 from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
@@ -49,17 +51,18 @@ OPERATIONS: Final = frozenset(
         *("bans", "ban", "lift_ban", "snapshot"),
         *("retained", "retained_message", "delete_retained", "publish"),
         *("start_trace", "trace_to_log", "taken", "end_trace"),
+        *OF_THE_CLUSTER,
     ]
 )
 
 Fields = dict[str, Any]
 
 
-class Desk:
+class Desk(ClusterDesk):
     """Made on the broker's loop; asked there."""
 
     def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+        super().__init__(broker)
         self.lag = Lag(broker)
         self._slices = Slices(broker)
         self._tracing = Tracing(broker.hooks)

@@ -248,7 +248,7 @@ class Spooling(Contributor):
         spool = end.spool
         if not end.is_full and spool.bytes >= spool.max_bytes * (1 + SPARE):
             end.is_full = True
-            self.core.budget.full_lines += 1
+            self.core.budget.full_queues += 1
         if channel is not None and channel.peer is None:
             self.core.outruns_store(channel)
         if not end.is_told:
@@ -268,7 +268,7 @@ class Spooling(Contributor):
     def _relieve(self, end: PeerEnd) -> None:
         if end.is_full:
             end.is_full = False
-            self.core.budget.full_lines -= 1
+            self.core.budget.full_queues -= 1
         if end.is_told:
             end.is_told = False
             log.info("there is room again for what node %s is owed", end.peer)

@@ -1,8 +1,9 @@
 """What keeps a broker from starting with its settings: found before it starts, by the code that would find it then.
 
-`check_needs` and `cannot_listen` are what a start itself uses (node/run.py). `problems` goes through all that a start
-looks at, and says everything that is wrong and not only the first: libraries, files, places to listen on, the data
-folder. Places are listened on for a moment, and the data folder is locked for one; nothing is made or changed.
+`check_needs`, `check_cluster` and `cannot_listen` are what a start itself uses (node/run.py). `problems` goes through
+all that a start looks at, and says everything that is wrong and not only the first: libraries, settings that need each
+other, files, places to listen on, the data folder. Places are listened on for a moment, and the data folder is locked
+for one; nothing is made or changed.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Final
 
 from headwater.disk.errors import StorageError
 from headwater.node.config import Config
+from headwater.node.links.settings import PORT, SHORTEST_SECRET, ClusterSettings
 from headwater.node.settings import ConfigError
 from headwater.node.transports.contexts import CertificateError
 from headwater.node.transports.settings import ListenerSettings, TlsSettings
-from headwater.node.transports.sockets import address_text, close_all, listen_tcp
+from headwater.node.transports.sockets import EVERYWHERE, address_text, close_all, is_loopback, listen_tcp, listen_unix
+from headwater.peering.membership.seeds import parse_seed
 
 ADMIN_NEEDS: Final = ("fastapi", "uvicorn", "prometheus_client")
 STORE_NEEDS: Final = ("rocksdict", "numpy", "orjson", "zstandard")
@@ -51,6 +54,7 @@ def problems(config: Config, *, is_running: bool = False) -> list[str]:
 
 def _checks(config: Config, is_running: bool) -> Iterator[Callable[[], object]]:
     yield partial(check_needs, config)
+    yield partial(check_cluster, config)
     yield partial(_check_logs, config)
     yield from _files(config)
     if not is_running:
@@ -73,6 +77,76 @@ def check_needs(config: Config) -> None:
         missing = [name for name in libraries if needed and find_spec(name) is None]
         if missing:
             raise ConfigError(f"{what} needs {' and '.join(missing)}: pip install 'headwater[{extra}]', or {without}")
+
+
+# ---- the cluster -------------------------------------------------------------------------------------------------
+
+
+def check_cluster(config: Config) -> None:
+    """Whether the settings of a cluster go together. Raises ConfigError, a line for each that does not."""
+    wrong = list(_wrong_with(config.cluster))
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+
+
+def _wrong_with(cluster: ClusterSettings) -> Iterator[str]:
+    if not cluster.enabled:
+        for name in ("join", "join_file", "neighbours"):
+            if getattr(cluster, name):
+                yield f"cluster.{name} needs a cluster: name it with --cluster NAME (cluster.name)"
+        return
+    if cluster.advertise:
+        try:
+            parse_seed(cluster.advertise, PORT)
+        except ValueError as error:
+            yield f"cluster.advertise: {error}"
+    if cluster.tls is not None and cluster.tls.identity != "none" and not cluster.node:
+        yield (
+            "cluster.node is not set, and has to be the name in this node's certificate: set it (--node NAME), or set "
+            'cluster.tls.identity = "none"'
+        )
+    has_secret = cluster.secret.get_secret_value() or cluster.secret_file
+    if cluster.tls is None and not has_secret and _reaches_out(cluster):
+        where = address_text(cluster.host, cluster.port)
+        yield (
+            f"anybody who reaches {where} (cluster.host, cluster.port) could join the cluster: set cluster.secret_file "
+            "(`openssl rand -hex 32` makes a secret) or [cluster.tls], or listen on loopback"
+        )
+
+
+def _reaches_out(cluster: ClusterSettings) -> bool:
+    """Whether other machines may connect to this node, as nodes."""
+    if cluster.unix or cluster.host == "localhost" or is_loopback(cluster.host):
+        return False
+    if cluster.host == EVERYWHERE:
+        return True
+    try:
+        found = socket.getaddrinfo(cluster.host, cluster.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # a name that nobody knows: listening says so
+        return True
+    return not all(is_loopback(str(address[0])) for _, _, _, _, address in found)
+
+
+def _cluster_files(cluster: ClusterSettings) -> Iterator[Callable[[], object]]:
+    """Not `join_file`, which may come later."""
+    from headwater.node.links.contexts import LinkContexts
+
+    if cluster.secret_file:
+        yield partial(_check_secret, cluster.secret_file)
+    if cluster.tls is not None:
+        yield partial(LinkContexts, cluster.tls)
+
+
+def _check_secret(path: str) -> None:
+    try:
+        secret = Path(path).read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read cluster.secret_file {path}: {error.strerror}") from error
+    if len(secret) < SHORTEST_SECRET:
+        raise ConfigError(
+            f"the secret in cluster.secret_file {path} has fewer than {SHORTEST_SECRET} characters; "
+            "`openssl rand -hex 32` makes one"
+        )
 
 
 # ---- files -------------------------------------------------------------------------------------------------------
@@ -108,6 +182,8 @@ def _files(config: Config) -> Iterator[Callable[[], object]]:
         from headwater.node.bridge.preparing import prepare_all
 
         yield partial(prepare_all, config)
+    if config.cluster.enabled:
+        yield from _cluster_files(config.cluster)
 
 
 def _check_logs(config: Config) -> None:
@@ -145,10 +221,12 @@ def _places(config: Config) -> Iterator[Callable[[], object]]:
     for settings in listener_settings(config):
         yield partial(_open_listener, settings, closing)
     if config.rest.enabled:
-        yield partial(_open, config.rest.host, config.rest.port, "for REST (rest.host, rest.port)", closing)
+        yield partial(_open, config.rest.host, config.rest.port, "http", "for REST (rest.host, rest.port)", closing)
     if config.admin.enabled:
         what = "for the admin API (admin.host, admin.port)"
-        yield partial(_open, config.admin.host, config.admin.port, what, closing)
+        yield partial(_open, config.admin.host, config.admin.port, "http", what, closing)
+    if config.cluster.enabled:
+        yield partial(_open_cluster, config.cluster, closing)
     yield lambda: [close() for close in closing]
 
 
@@ -160,13 +238,27 @@ def _open_listener(settings: ListenerSettings, closing: list[Callable[[], None]]
     closing.append(listener.close)
 
 
-def _open(host: str, port: int, what: str, closing: list[Callable[[], None]]) -> None:
+def _open(host: str, port: int, scheme: str, what: str, closing: list[Callable[[], None]]) -> None:
     try:
         sockets = listen_tcp(host, port)
     except OSError as error:
-        error.filename = f"http://{address_text(host, port)} {what}"
+        error.filename = f"{scheme}://{address_text(host, port)} {what}"
         raise
     closing.append(partial(close_all, sockets))
+
+
+def _open_cluster(cluster: ClusterSettings, closing: list[Callable[[], None]]) -> None:
+    from headwater.node.links.listening import UNIX_MODE
+
+    if not cluster.unix:
+        _open(cluster.host, cluster.port, "cluster", "for nodes (cluster.host, cluster.port)", closing)
+        return
+    try:
+        opened = listen_unix(cluster.unix, UNIX_MODE)
+    except OSError as error:
+        error.filename = f"{cluster.unix} for nodes (cluster.unix)"
+        raise
+    closing.append(partial(close_all, [opened]))
 
 
 # ---- the data folder ---------------------------------------------------------------------------------------------

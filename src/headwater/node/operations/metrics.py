@@ -1,7 +1,8 @@
 """Figures for Prometheus, read from the broker when they are asked for: counting them costs nothing anywhere else.
 
 Names are those of the field: `_total` for what only grows, base units (bytes, seconds), labels only where their values
-are few. Shared groups are the one label that clients choose; no more than `MOST_GROUPS` are shown one by one.
+are few. Shared groups are the one label that clients choose; no more than `MOST_GROUPS` are shown one by one. Peers are
+bounded by what a node knows of nodes (docs/limits.md).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from headwater.build_info import describe, module_states
 from headwater.node.advice.figures import AdviceSeen
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen, see_store
+from headwater.node.links.figures import ClusterSeen, LinkSeen
 from headwater.node.metric import metrics_of
 from headwater.node.operations.seen import LAG_BUCKETS, LagSeen, Seen, see
 from headwater.node.protocol.group_view import GroupView
@@ -48,6 +50,8 @@ class BrokerCollector(Collector):
         yield from families(BridgeView, now.bridges, "bridge")
         yield from families(StoreSeen, [now.store])
         yield from families(AdviceSeen, [now.advice])
+        yield from families(ClusterSeen, [now.cluster])
+        yield from families(LinkSeen, [] if now.cluster is None else now.cluster.links, "peer")
         yield from families(Seen, [now])
         yield _build(self._build)
         if now.lag is not None:

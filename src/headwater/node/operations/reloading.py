@@ -101,6 +101,8 @@ def _taken_over(before: Config, after: Config, names: list[str]) -> Config:
 
 def _apply(broker: Broker, config: Config) -> None:
     server = broker.server
+    if broker.cluster is not None and config.cluster.method != broker.config.cluster.method:
+        broker.cluster.use_method(config.cluster.method)
     broker.config = server.config = config
     server.budget.limit = config.max_queue_memory
     server.access.quotas.limit = config.max_session_memory

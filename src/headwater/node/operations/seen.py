@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.node.advice.figures import AdviceSeen, see_advice
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen
+from headwater.node.links.figures import ClusterSeen, see_cluster
 from headwater.node.metric import gauge
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
@@ -48,6 +49,7 @@ class Seen:
     tasks: int = gauge("Tasks of the broker's event loop.")
     timers: int = gauge("Deadlines that are waited for.")
     memory_blocks: int = gauge("Blocks of memory that Python has in use.")
+    cluster: ClusterSeen | None = None
 
 
 def see(
@@ -73,6 +75,7 @@ def see(
         tasks,
         len(server.timers),
         sys.getallocatedblocks(),
+        None if broker.cluster is None else see_cluster(broker.cluster.view()),
     )
 
 

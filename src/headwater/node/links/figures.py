@@ -1,0 +1,114 @@
+"""Figures of a cluster, as one of its nodes sees them (node/metric.py says how they are declared)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import MISSING, dataclass, field
+
+from headwater.node.links.view import ClusterView, LinkView
+from headwater.node.metric import Labels, counter, gauge
+
+NODE_STATES = ("live", "suspected", "dead", "left")
+
+
+def _both_ways(received: int, sent: int) -> dict[Labels, float]:
+    return {("in",): received, ("out",): sent}
+
+
+@dataclass(frozen=True)
+class LinkSeen:
+    """A link of this node. `name` is the peer's."""
+
+    name: str
+    messages_sent: int
+    bytes_sent: int
+    change_bytes: int
+    changes: int
+    up: bool = gauge(
+        "Whether the link is up.",
+        default=MISSING,
+        name="cluster_link_up",
+        doc="`syncing` (`headwater cluster peers`) counts as up.",
+    )
+    round_trip: float | None = gauge(
+        "Time from a heartbeat to its answer.",
+        default=MISSING,
+        name="cluster_link_round_trip_seconds",
+        samples=lambda link: {} if link.round_trip is None else {(): link.round_trip},
+    )
+    messages_received: int = counter(
+        "Messages that went over the link.",
+        default=MISSING,
+        name="cluster_link_messages",
+        labels=("direction",),
+        samples=lambda link: _both_ways(link.messages_received, link.messages_sent),
+    )
+    bytes_received: int = counter(
+        "Bytes that went over the link, with interest and heartbeats.",
+        default=MISSING,
+        name="cluster_link_bytes",
+        labels=("direction",),
+        samples=lambda link: _both_ways(link.bytes_received, link.bytes_sent),
+    )
+    dropped: int = counter(
+        "QoS 0 messages that found no room.",
+        default=MISSING,
+        name="cluster_link_messages_dropped",
+        doc="`cluster.link_buffer` is that room.",
+    )
+    spool_messages: int = gauge(
+        "QoS 1 and 2 messages that the peer has not acknowledged.",
+        default=MISSING,
+        name="cluster_link_spool_messages",
+    )
+    spool_bytes: int = gauge("Bytes of them.", default=MISSING, name="cluster_link_spool_bytes")
+    spool_limit: int = gauge(
+        "Bytes at which those who publish for the peer are paused.",
+        default=MISSING,
+        name="cluster_link_spool_limit_bytes",
+        doc="Setting `cluster.max_spool`.",
+    )
+    states: int = gauge(
+        "Times that this node told what its clients want, since the link came up: all of it, or what has changed.",
+        default=MISSING,
+        name="cluster_link_interest_told",
+        labels=("form",),
+        samples=lambda link: {("state",): link.states, ("change",): link.changes},
+    )
+    state_bytes: int = gauge(
+        "Bytes of it.",
+        default=MISSING,
+        name="cluster_link_interest_told_bytes",
+        labels=("form",),
+        samples=lambda link: {("state",): link.state_bytes, ("change",): link.change_bytes},
+    )
+    reconnects: int = counter("Times that the link came up again.", default=MISSING, name="cluster_link_reconnects")
+
+
+@dataclass
+class ClusterSeen:
+    nodes: dict[str, int] = gauge(
+        "Nodes that are known, this one included, by their state.",
+        default=dict,
+        name="cluster_nodes",
+        labels=("state",),
+        doc="`live`, `suspected`, `dead` or `left`.",
+    )
+    repeated: int = counter("Messages that had come already, and were dropped.", name="cluster_messages_repeated")
+    stopped: int = counter("Messages that reached the hop limit.", name="cluster_messages_stopped")
+    holding: int = gauge("SUBACKs that wait for other nodes.", name="cluster_subacks_held")
+    links: list[LinkSeen] = field(default_factory=list)
+
+
+def see_cluster(view: ClusterView) -> ClusterSeen:
+    counts = Counter(each.state for each in view.nodes)
+    nodes = {state: counts[state] for state in dict.fromkeys((*NODE_STATES, *counts))}
+    return ClusterSeen(nodes, view.repeated, view.stopped, view.holding, [_see_link(each) for each in view.links])
+
+
+def _see_link(link: LinkView) -> LinkSeen:
+    return LinkSeen(
+        name=link.peer,
+        up=link.state != "down",
+        **{name: getattr(link, name) for name in LinkSeen.__dataclass_fields__ if name not in ("name", "up")},
+    )

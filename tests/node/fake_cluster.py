@@ -1,0 +1,66 @@
+"""A cluster that is seen and ordered about, without links: what commands, the admin API and metrics need of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.node.links.view import ClusterView, LinkView, NodeView, RouteView
+
+METHODS = ("flood", "subscribe", "bloom")
+
+
+def link(peer: str, **others: Any) -> LinkView:
+    """With a number of its own in each field."""
+    numbers: dict[str, Any] = {name: place for place, name in enumerate(LinkView._fields, 11)}
+    texts = {"state": "up", "reason": "", "address": f"{peer}:11883", "method": "subscribe", "round_trip": 0.00125}
+    return LinkView(**{**numbers, **texts, "peer": peer, **others})
+
+
+def node(name: str, **others: Any) -> NodeView:
+    usual: dict[str, Any] = {
+        "state": "live",
+        "address": f"{name}:11883",
+        "generation": 3,
+        "phi": 0.25,
+        "since": 90.0,
+        "reason": "",
+        "mqtt": f"{name}:1883",
+        "software": "headwater 0.1.0",
+    }
+    return NodeView(**{**usual, "node": name, **others})
+
+
+class FakeCluster:
+    """The facade of `headwater.node.links.cluster.Cluster`; `orders` is what it was told."""
+
+    def __init__(self, nodes: list[NodeView] | None = None, links: list[LinkView] | None = None) -> None:
+        self.nodes = [node("a"), node("b"), node("c", state="dead", phi=300.0)] if nodes is None else nodes
+        self.links = [link("b"), link("c", state="down", reason="refused", round_trip=None)] if links is None else links
+        self.method = "subscribe"
+        self.orders: list[tuple[Any, ...]] = []
+
+    def view(self) -> ClusterView:
+        return ClusterView("demo", "a", 1_700_000_000, "a:11883", self.method, False, self.nodes, self.links, 5, 6, 7)
+
+    def routes(self, topic: str) -> RouteView:
+        wanted = [each.peer for each in self.links if each.state != "down"]
+        return RouteView(topic, topic.startswith("here/"), [] if topic == "nobody" else wanted, topic != "perhaps")
+
+    def join(self, addresses: list[str]) -> None:
+        if "wrong:" in addresses:
+            raise ValueError("'wrong:' is not of the form host:port")
+        self.orders.append(("join", addresses))
+
+    def leave(self) -> None:
+        self.orders.append(("leave",))
+
+    def forget(self, node: str) -> None:
+        if node != "c":
+            raise ValueError(f"node {node} is live; only a dead node, or one that left, can be forgotten")
+        self.orders.append(("forget", node))
+
+    def use_method(self, method: str) -> None:
+        if method not in METHODS:
+            raise ValueError(f"there is no method {method!r}")
+        self.orders.append(("use_method", method))
+        self.method = method
