@@ -160,8 +160,6 @@ class Broker:
         self._let_nobody_in()
         server.hot.now = time.monotonic()
         await self._storage.settle()
-        if self.cluster is not None:
-            self.cluster.stop()
         for channel in list(server.channels):
             server.disconnect(channel, SERVER_SHUTTING_DOWN)
         server.plane.wake()
@@ -172,6 +170,9 @@ class Broker:
             server.lost(channel)
         server.hot.until = NEVER
         server.background.finish()
+        if self.cluster is not None:
+            await self._storage.settle()  # other nodes get the wills, too
+            self.cluster.stop()
         if server.advising is not None:
             server.advising.stop()
         self._storage.close()
@@ -244,7 +245,10 @@ class Broker:
     def reload_certificates(self) -> None:
         """Read the certificates, keys and revocation lists of all listeners again, for connections to come; those that
         are there go on. CertificateError: something cannot be used, and nothing has changed."""
-        for use in [listener.load_certificates() for listener in self.listeners]:
+        ready = [listener.load_certificates() for listener in self.listeners]
+        if self.cluster is not None:
+            ready.append(self.cluster.load_certificates())
+        for use in ready:
             use()
 
     def reload_access(self, settings: AccessSettings | None = None) -> None:

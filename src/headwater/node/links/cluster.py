@@ -13,6 +13,7 @@ import asyncio
 import logging
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -155,7 +156,7 @@ class Cluster:
             self._links.stop()
         self._door.close()
 
-    def load_certificates(self) -> object:
+    def load_certificates(self) -> Callable[[], None]:
         """Read them anew; nothing changes until the result is called. Raises CertificateError."""
         return _nothing if self._contexts is None else self._contexts.load()
 
