@@ -52,7 +52,9 @@ class Writer:
         properties: bytes = b"",
     ) -> int:
         flags = qos | (RETAIN if retain else 0)
-        return self.intake.take(topic.encode(), payload, flags, publisher, arrival, properties)
+        return self.intake.take(
+            topic.encode(), payload, flags, publisher, arrival, {"properties": properties} if properties else None
+        )
 
     def append(self, note: bytes = b"") -> None:
         """What was taken."""

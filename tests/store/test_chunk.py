@@ -28,8 +28,7 @@ def assert_is(chunk: Chunk, expected: list[Entry]) -> None:
         *("int64", "int64", "int64", "float64", "uint8", "int32", "int32")
     ]
     assert {len(column) for column in columns} == {len(expected)}
-    pieces = [chunk.payload] if chunk.properties is None else [chunk.payload, chunk.properties]
-    for each in pieces:
+    for each in (chunk.payload, *chunk.optional.values()):
         assert each.offsets.dtype == numpy.int64
         assert len(each.offsets) == len(expected) + 1
         assert (each.offsets[0], each.offsets[-1]) == (0, len(each.data))
@@ -91,7 +90,7 @@ def test_messages_become_columns_and_come_back(entries: list[Entry]) -> None:
     chunk = Chunk.of(entries)
     assert_is(chunk, entries)
     assert len(set(chunk.names)) == len(chunk.names)
-    assert (chunk.properties is None) is not any(entry.properties for entry in entries)
+    assert ("properties" in chunk.optional) is any(entry.properties for entry in entries)
 
 
 def test_a_value_that_is_not_a_number_is_none() -> None:
@@ -129,7 +128,7 @@ def test_one_behind_the_other(entries: list[Entry], cuts: set[int]) -> None:
         chunks.append(chunk)
     joined = Chunk.joined(chunks)
     assert_is(joined, entries)
-    assert (joined.properties is None) is not any(entry.properties for entry in entries)
+    assert ("properties" in joined.optional) is any(entry.properties for entry in entries)
     assert len(set(joined.publishers)) == len(joined.publishers)
 
 
@@ -160,7 +159,7 @@ def test_flags(qos: int, retain: bool) -> None:
 def test_messages_as_they_came() -> None:
     intake = Intake(7)
     intake.take(b"a", b"1", RETAIN | 1, "one", NOON)
-    intake.take(b"b", b"x", 2, "two", NOON + 1, b'{"user":[]}')
+    intake.take(b"b", b"x", 2, "two", NOON + 1, {"properties": b'{"user":[]}'})
     intake.take(b"a", b"3", 0, "one", NOON + 2)
     taken = intake.hand_over()
     assert taken is not None

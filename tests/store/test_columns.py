@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headwater.pipeline.source.reading import DDL
 from headwater.pipeline.source.reading import SCHEMA as OF_SOURCE
 from headwater.pipeline.tables import BRONZE
-from headwater.store import arrow_schema, columns
+from headwater.store import arrow_schema, columns, entry
 from headwater.store.arrow import record_batch
 from headwater.store.chunk import Chunk
 from headwater.store.columns import COLUMNS, IN_TEXT, NAMES, Kind
@@ -74,6 +74,14 @@ def test_each_form_has_all_columns_in_one_order() -> None:
 def test_only_the_columns_that_are_wanted(wanted: tuple[str, ...]) -> None:
     chunk = Chunk.of(numbered([Entry(0, "a", b"1", 0, False, "", 0, 0, 1.0)]))
     assert record_batch(chunk, wanted).equals(record_batch(chunk).select(list(wanted)))
+
+
+def test_optional_columns_are_fields_of_an_entry_and_have_a_bit_each() -> None:
+    """A new one need not be told to what is in between; bits 1 and 2 mean something else (page.py)."""
+    assert tuple(each.name for each in columns.OPTIONAL) == entry.OPTIONAL == tuple(NAMES[-len(entry.OPTIONAL) :])
+    bits = [each.bit for each in columns.OPTIONAL]
+    assert bits == [4 << number for number in range(len(bits))] and bits[-1] < 256
+    assert all(each.nullable for each in columns.OPTIONAL)
 
 
 def test_every_kind_has_every_form() -> None:

@@ -9,13 +9,13 @@ from headwater.store.intake import RETAIN, Intake
 def test_messages_become_columns() -> None:
     intake = Intake(7)
     assert intake.take(b"a", b"x", 1, "device", 100) == 7
-    assert intake.take(b"a/b", b"", 2 | RETAIN, "", -5, b'{"user":[]}') == 8
+    assert intake.take(b"a/b", b"", 2 | RETAIN, "", -5, {"properties": b'{"user":[]}'}) == 8
     taken = intake.hand_over()
     assert taken is not None
     assert len(taken) == 2
     assert (taken.first, taken.topics, taken.payloads) == (7, [b"a", b"a/b"], [b"x", b""])
     assert (taken.flags, taken.publishers, taken.arrivals) == ([1, 6], ["device", ""], [100, -5])
-    assert taken.properties == {1: b'{"user":[]}'}
+    assert taken.optional == {"properties": {1: b'{"user":[]}'}}
 
 
 def test_nothing_is_handed_over_as_none() -> None:
@@ -29,13 +29,13 @@ def test_nothing_is_handed_over_as_none() -> None:
 
 def test_what_was_handed_over_does_not_change() -> None:
     intake = Intake(1)
-    intake.take(b"a", b"1", 0, "", 0, b"{}")
+    intake.take(b"a", b"1", 0, "", 0, {"properties": b"{}"})
     first = intake.hand_over()
     intake.take(b"b", b"2", 0, "", 0)
     second = intake.hand_over()
     assert first is not None and second is not None
-    assert (first.first, first.topics, first.properties) == (1, [b"a"], {0: b"{}"})
-    assert (second.first, second.topics, second.properties) == (2, [b"b"], {})
+    assert (first.first, first.topics, first.optional) == (1, [b"a"], {"properties": {0: b"{}"}})
+    assert (second.first, second.topics, second.optional) == (2, [b"b"], {})
 
 
 @given(st.integers(1, 2**60), st.lists(st.integers(0, 5), max_size=20))
@@ -56,7 +56,7 @@ def test_positions_have_no_gaps(first: int, batches: list[int]) -> None:
 def test_the_size_covers_all_that_a_message_holds_in_memory() -> None:
     def size(topic: bytes = b"a", payload: bytes = b"", properties: bytes = b"") -> int:
         intake = Intake(1)
-        intake.take(topic, payload, 0, "device", 0, properties)
+        intake.take(topic, payload, 0, "device", 0, {"properties": properties})
         return intake.taken.size
 
     assert size() >= 100

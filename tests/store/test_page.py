@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.disk.errors import StorageError
+from headwater.store import page
 from headwater.store.chunk import Chunk, Indices
+from headwater.store.columns import OPTIONAL, Column, Kind
 from headwater.store.entry import Entry
+from headwater.store.intake import Intake
 from headwater.store.page import decode, encode
 from tests.store.messages import NOON, contents, numbered
 
@@ -24,6 +27,30 @@ def test_what_is_read_is_what_was_written(chunk: Chunk, topics: bool, compress: 
     found = decode(record, chunk.names, None if topics else chunk.topic)
     assert list(found.entries()) == list(chunk.entries())
     assert found.topic.dtype == numpy.int32 and found.publisher.dtype == numpy.int32
+
+
+@given(st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=3)), min_size=1, max_size=9), st.booleans())
+@settings(deadline=None)
+def test_further_optional_columns_follow_behind(rows: list[tuple[bytes, bytes]], compress: bool) -> None:
+    """As they would be written if one more was declared: nothing else in a record depends on which there are."""
+    further = Column("further", Kind.DOCUMENT, lambda chunk: chunk.optional.get("further"), nullable=True, bit=128)
+    intake = Intake(1)
+    for properties, piece in rows:
+        intake.take(b"a", b"x", 0, "", NOON, {"properties": properties, "further": piece})
+    taken = intake.hand_over()
+    assert taken is not None
+    whole = Chunk.taken(taken, numpy.zeros(len(rows), numpy.int32), ["a"], [NOON] * len(rows), [0.0] * len(rows))
+    chunk = Chunk.joined([whole.slice(0, 1), whole.take(numpy.arange(1, len(rows)))]) if len(rows) > 1 else whole
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "FURTHER", (*page.FURTHER, further))
+        patch.setattr(page, "OPTIONAL", (*OPTIONAL, further))
+        found = decode(encode(chunk, 1, topics=True, compress=compress), ["a"], None)
+    assert {name: pieces.rows() for name, pieces in found.optional.items()} == {
+        name: column
+        for name, column in (("properties", [row[0] for row in rows]), ("further", [row[1] for row in rows]))
+        if any(column)
+    }
+    assert found.payload.rows() == [b"x"] * len(rows)
 
 
 @given(chunks, st.booleans(), st.booleans(), st.data())

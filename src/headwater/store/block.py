@@ -267,8 +267,8 @@ def page_chunk(
 
 def _page_bounds(chunk: Chunk) -> Integers:
     sizes = numpy.diff(chunk.payload.offsets) + ROW
-    if chunk.properties is not None:
-        sizes += numpy.diff(chunk.properties.offsets)
+    for pieces in chunk.optional.values():
+        sizes += numpy.diff(pieces.offsets)
     page = (numpy.cumsum(sizes) - sizes) // PAGE
     starts = numpy.flatnonzero(numpy.diff(page, prepend=-1))
     return numpy.append(starts, len(chunk))

@@ -6,7 +6,7 @@ of numpy rather than a few steps each. Texts and bytes are one piece with offset
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import numpy
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from headwater.store.entry import Entry
+from headwater.store.entry import OPTIONAL, Entry
 from headwater.store.intake import RETAIN, Taken
 
 Integers = NDArray[numpy.int64]
@@ -96,12 +96,13 @@ class Chunk:
     """Messages in the order of their positions, which may have gaps between them.
 
     `topic` are indices into `names`, which may be a whole store's and grows at its end only; `publisher` into
-    `publishers`. `value` is NaN where there is none. `properties` is None if no message has any.
+    `publishers`. `value` is NaN where there is none. `optional` are the optional columns that any message has, by name;
+    the piece of a message that has none is empty.
     """
 
     __slots__ = (
         *("position", "topic", "names", "time", "arrival", "value", "flags", "publisher", "publishers"),
-        *("payload", "properties"),
+        *("payload", "optional"),
     )
 
     def __init__(
@@ -116,7 +117,7 @@ class Chunk:
         publisher: Indices,
         publishers: Sequence[str],
         payload: Pieces,
-        properties: Pieces | None,
+        optional: Mapping[str, Pieces],
     ) -> None:
         self.position = position
         self.topic = topic
@@ -128,7 +129,7 @@ class Chunk:
         self.publisher = publisher
         self.publishers = publishers
         self.payload = payload
-        self.properties = properties
+        self.optional = optional
 
     @property
     def qos(self) -> NDArray[numpy.int8]:
@@ -164,7 +165,7 @@ class Chunk:
             numpy.array(publisher, numpy.int32),
             list(publishers),
             Pieces.of([entry.payload for entry in entries]),
-            Pieces.of([entry.properties for entry in entries]) if any(entry.properties for entry in entries) else None,
+            _optional({name: [getattr(entry, name) for entry in entries] for name in OPTIONAL}),
         )
 
     @staticmethod
@@ -175,9 +176,6 @@ class Chunk:
         publishers: dict[str, int] = {}
         publisher = [publishers.setdefault(name, len(publishers)) for name in taken.publishers]
         rows = len(taken)
-        properties = None
-        if taken.properties:
-            properties = Pieces.of([taken.properties.get(row, b"") for row in range(rows)])
         return Chunk(
             numpy.arange(taken.first, taken.first + rows, dtype=numpy.int64),
             topic,
@@ -189,7 +187,7 @@ class Chunk:
             numpy.array(publisher, numpy.int32),
             list(publishers),
             Pieces.of(taken.payloads),
-            properties,
+            _optional({name: [has.get(row, b"") for row in range(rows)] for name, has in taken.optional.items()}),
         )
 
     def take(self, choice: Choice) -> Chunk:
@@ -205,7 +203,7 @@ class Chunk:
             self.publisher[choice],
             self.publishers,
             self.payload.take(choice),
-            None if self.properties is None else self.properties.take(choice),
+            {name: pieces.take(choice) for name, pieces in self.optional.items()},
         )
 
     def slice(self, start: int, end: int) -> Chunk:
@@ -223,7 +221,7 @@ class Chunk:
             self.publisher[start:end],
             self.publishers,
             self.payload.slice(start, end),
-            None if self.properties is None else self.properties.slice(start, end),
+            {name: pieces.slice(start, end) for name, pieces in self.optional.items()},
         )
 
     @staticmethod
@@ -247,22 +245,23 @@ class Chunk:
             numpy.concatenate(publisher),
             list(publishers),
             Pieces.joined([chunk.payload for chunk in chunks]),
-            _joined_properties(chunks),
+            _joined([chunk.optional for chunk in chunks], [len(chunk) for chunk in chunks]),
         )
 
     def entries(self) -> Iterator[Entry]:
         names = self.names
         publishers = self.publishers
-        properties = [b""] * len(self) if self.properties is None else self.properties.rows()
+        none = [b""] * len(self)
+        optional = [self.optional[name].rows() if name in self.optional else none for name in OPTIONAL]
         columns: Any = zip(
             *(self.position.tolist(), self.topic.tolist(), self.payload.rows(), self.flags.tolist()),
-            *(self.publisher.tolist(), self.time.tolist(), self.arrival.tolist(), self.value.tolist(), properties),
+            *(self.publisher.tolist(), self.time.tolist(), self.arrival.tolist(), self.value.tolist(), *optional),
             strict=True,
         )
-        for position, topic, payload, flags, publisher, time, arrival, value, extra in columns:
+        for position, topic, payload, flags, publisher, time, arrival, value, *pieces in columns:
             yield Entry(
                 *(position, names[topic], payload, flags & QOS, bool(flags & RETAIN), publishers[publisher]),
-                *(time, arrival, None if value != value else value, extra),
+                *(time, arrival, None if value != value else value, *pieces),
             )
 
 
@@ -282,11 +281,15 @@ def distinct(numbers: Indices) -> tuple[Choice, Indices]:
     return found, place[numbers]
 
 
-def _joined_properties(chunks: Sequence[Chunk]) -> Pieces | None:
-    if all(chunk.properties is None for chunk in chunks):
-        return None
-    empty = [
-        Pieces(numpy.zeros(len(chunk) + 1, numpy.int64), b"") if chunk.properties is None else chunk.properties
-        for chunk in chunks
-    ]
-    return Pieces.joined(empty)
+def _optional(columns: Mapping[str, Sequence[bytes]]) -> dict[str, Pieces]:
+    """Those of the columns that any message has."""
+    return {name: Pieces.of(rows) for name, rows in columns.items() if any(rows)}
+
+
+def _joined(parts: Sequence[Mapping[str, Pieces]], rows: Sequence[int]) -> dict[str, Pieces]:
+    """Optional columns of chunks with so many rows."""
+    nothing = [Pieces(numpy.zeros(count + 1, numpy.int64), b"") for count in rows]
+    return {
+        name: Pieces.joined([part.get(name, none) for part, none in zip(parts, nothing, strict=True)])
+        for name in {name: None for part in parts for name in part}
+    }

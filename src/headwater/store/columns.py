@@ -2,8 +2,11 @@
 
 Theory. A message is shown in many forms: Arrow, JSON, CSV, the description of REST, Spark's schema, the table bronze,
 the command line. Each form knows the kinds of columns; which columns there are, only this module knows. So a new column
-of a known kind is one line here, and a property of `Chunk` that gives it for many messages at a time. Data that is not
-stored yet also has to come in (intake.py), go to disk (page.py) and be a field of `Chunk` and `Entry`.
+that follows from what is stored is declared here, and `Chunk` says how many messages at a time have it.
+
+A column with data of its own is optional: older messages do not have it. It has a `bit`, and is bytes where a message
+has it, under its name, from whoever takes messages in (node/delivery) to disk and back: intake.py, chunk.py and page.py
+need not know which optional columns there are. `Entry` has it as a field with a default.
 
     form                                   where a kind becomes it
     Arrow's types, and arrays              store/arrow_schema.py, store/arrow.py
@@ -54,13 +57,14 @@ SPARK: Final = {
 @dataclass(frozen=True)
 class Column:
     """`doc` is a sentence or two, or empty; it holds for all forms. A column that comes later is nullable, since lakes
-    have rows from before."""
+    have rows from before. `bit`, if not 0: it is optional, and this bit of a record says that it is there (page.py)."""
 
     name: str
     kind: Kind
     read: Callable[[Chunk], Any]
     doc: str = ""
     nullable: bool = False
+    bit: int = 0
 
     @property
     def type(self) -> str:
@@ -102,11 +106,13 @@ COLUMNS: Final = (
     Column(
         "properties",
         Kind.DOCUMENT,
-        lambda chunk: chunk.properties,
+        lambda chunk: chunk.optional.get("properties"),
         "Properties of MQTT 5 that travel with a message, as JSON.",
         nullable=True,
+        bit=4,
     ),
 )
+OPTIONAL: Final = tuple(each for each in COLUMNS if each.bit)
 NAMES: Final = tuple(each.name for each in COLUMNS)
 IN_TEXT: Final = tuple(name for each in COLUMNS for name in (each.name, each.base64) if name is not None)
 """Names of the columns of CSV."""

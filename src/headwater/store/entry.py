@@ -27,6 +27,10 @@ class Entry(NamedTuple):
     properties: bytes = b""
 
 
+OPTIONAL: Final = tuple(Entry._field_defaults)
+"""Names of the optional columns (columns.py), which are here as they are stored."""
+
+
 def iso(microseconds: int) -> str:
     """A time as text, with microseconds, in UTC."""
     return (EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="microseconds").replace("+00:00", "Z")

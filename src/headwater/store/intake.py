@@ -24,8 +24,8 @@ class Taken:
         self.publishers: list[str] = []
         self.arrivals: list[int] = []
         """Microseconds since 1970."""
-        self.properties: dict[int, bytes] = {}
-        """JSON, by the index of the message; most have none."""
+        self.optional: dict[str, dict[int, bytes]] = {}
+        """Optional columns by name (columns.py), by the index of the message; most messages have none."""
         self.size = 0
 
     def __len__(self) -> int:
@@ -40,13 +40,20 @@ class Intake:
         self.taken = Taken(next)
 
     def take(
-        self, topic: bytes, payload: bytes, flags: int, publisher: str, arrival: int, properties: bytes = b""
+        self,
+        topic: bytes,
+        payload: bytes,
+        flags: int,
+        publisher: str,
+        arrival: int,
+        optional: dict[str, bytes] | None = None,
     ) -> int:
-        """A message; returns its position, which holds once it is on disk."""
+        """A message; returns its position, which holds once it is on disk. `optional`: what it has of such columns."""
         taken = self.taken
-        if properties:
-            taken.properties[len(taken.topics)] = properties
-            taken.size += len(properties)
+        if optional:
+            for name, piece in optional.items():
+                taken.optional.setdefault(name, {})[len(taken.topics)] = piece
+                taken.size += len(piece)
         taken.topics.append(topic)
         taken.payloads.append(payload)
         taken.flags.append(flags)

@@ -10,7 +10,7 @@ import numpy
 
 from headwater.routing.topics import check_filter, matches
 from headwater.store.chunk import Chunk
-from headwater.store.entry import Entry
+from headwater.store.entry import OPTIONAL, Entry
 from headwater.store.extract import Extraction
 from headwater.store.intake import Taken
 from headwater.store.query import Query
@@ -140,7 +140,8 @@ def _check(filter: str | None) -> None:
 
 
 def _size(entry: Entry) -> int:
-    return len(entry.payload) + len(entry.topic) + len(entry.publisher) + len(entry.properties)
+    optional = sum([len(getattr(entry, name)) for name in OPTIONAL])
+    return len(entry.payload) + len(entry.topic) + len(entry.publisher) + optional
 
 
 def _meets(entry: Entry, query: Query) -> bool:

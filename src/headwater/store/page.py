@@ -6,6 +6,10 @@ The parts are columns, one behind the other. Positions and times are written as 
 are much alike; numbers of eight bytes are written plane by plane (all first bytes, all second bytes …), so that bytes
 that mean the same stand together, which zstd likes. A record of a commit is not compressed: it does not stay for long,
 and its publishers wait for it.
+
+What is there: whether it is compressed and has topics; and the bits of optional columns (columns.py), each of which is
+one part, lengths before data. That of properties has a place among the others, empty if there are none; any further
+ones follow behind, in the order of their declaration, and only if they are there.
 """
 
 from __future__ import annotations
@@ -22,12 +26,14 @@ from numpy.typing import NDArray
 
 from headwater.disk.errors import StorageError
 from headwater.store.chunk import Chunk, Floats, Indices, Integers, Pieces, distinct
+from headwater.store.columns import OPTIONAL
 
 KIND: Final = 1
 COMPRESSED: Final = 1
 TOPICS: Final = 2
 """Topics are written beside each message; in a page they follow from the block's index."""
 PROPERTIES: Final = 4
+FURTHER: Final = tuple(each for each in OPTIONAL if each.bit != PROPERTIES)
 
 LEVEL: Final = 3
 SEPARATOR: Final = "\0"
@@ -36,7 +42,6 @@ SEPARATOR: Final = "\0"
 _threads: Final = threading.local()
 _HEAD: Final = struct.Struct("<BBIq")
 _PARTS: Final = 11
-_SIZES: Final = struct.Struct(f"<{_PARTS}I")
 
 
 def encode(chunk: Chunk, first: int, *, topics: bool, compress: bool) -> bytes:
@@ -45,12 +50,9 @@ def encode(chunk: Chunk, first: int, *, topics: bool, compress: bool) -> bytes:
     used, publisher = distinct(chunk.publisher)
     publishers = SEPARATOR.join([chunk.publishers[index] for index in used.tolist()])
     flags = (COMPRESSED if compress else 0) | (TOPICS if topics else 0)
-    extra = b""
-    extra_lengths = b""
-    if chunk.properties is not None:
-        flags |= PROPERTIES
-        extra = chunk.properties.data
-        extra_lengths = _lengths(chunk.properties)
+    optional = chunk.optional
+    for column in OPTIONAL:
+        flags |= column.bit if column.name in optional else 0
     parts = [
         _planes(_differences(chunk.position - first)),
         _planes(_differences(chunk.time)),
@@ -61,11 +63,12 @@ def encode(chunk: Chunk, first: int, *, topics: bool, compress: bool) -> bytes:
         publishers.encode("utf-8", "surrogatepass"),
         _lengths(chunk.payload),
         chunk.payload.data,
-        extra_lengths + extra,
+        _optional(optional["properties"]) if "properties" in optional else b"",
         chunk.topic.astype(numpy.uint32).tobytes() if topics else b"",
+        *(_optional(optional[each.name]) for each in FURTHER if each.name in optional),
     ]
     body = b"".join(parts)
-    head = _HEAD.pack(KIND, flags, rows, first) + _SIZES.pack(*map(len, parts))
+    head = _HEAD.pack(KIND, flags, rows, first) + struct.pack(f"<{len(parts)}I", *map(len, parts))
     return head + (zstandard.compress(body, LEVEL) if compress else body)
 
 
@@ -76,8 +79,9 @@ def decode(record: bytes, names: Sequence[str], topic: Indices | None, start: in
         kind, flags, rows, first = _HEAD.unpack_from(record)
         if kind != KIND:
             raise ValueError(f"kind {kind}")
-        sizes = _SIZES.unpack_from(record, _HEAD.size)
-        body = record[_HEAD.size + _SIZES.size :]
+        parts = _PARTS + sum(1 for each in FURTHER if flags & each.bit)
+        sizes = struct.unpack_from(f"<{parts}I", record, _HEAD.size)
+        body = record[_HEAD.size + 4 * parts :]
         if flags & COMPRESSED:
             body = decompressed(body, sum(sizes))
         if len(body) != sum(sizes):
@@ -135,9 +139,13 @@ class _Columns:
 
 def _decoded(columns: _Columns, flags: int, first: int, names: Sequence[str], topic: Indices | None) -> Chunk:
     starts = columns.starts
-    properties = None
-    if flags & PROPERTIES:
-        properties = columns.pieces(starts[9], starts[9] + 4 * columns.rows, starts[10])
+    optional: dict[str, Pieces] = {}
+    further = _PARTS
+    for column in OPTIONAL:
+        if flags & column.bit:
+            part = 9 if column.bit == PROPERTIES else further
+            further += part == further
+            optional[column.name] = columns.pieces(starts[part], starts[part] + 4 * columns.rows, starts[part + 1])
     if flags & TOPICS:
         topic = columns.numbers(10, numpy.uint32).astype(numpy.int32)
     if topic is None or len(topic) != columns.end - columns.start:
@@ -158,7 +166,7 @@ def _decoded(columns: _Columns, flags: int, first: int, names: Sequence[str], to
         publisher.astype(numpy.int32),
         publishers,
         columns.pieces(starts[7], starts[8], starts[9]),
-        properties,
+        optional,
     )
 
 
@@ -176,6 +184,10 @@ def _differences(column: Integers) -> Integers:
     found = column.copy()
     found[1:] -= column[:-1]
     return found
+
+
+def _optional(pieces: Pieces) -> bytes:
+    return _lengths(pieces) + pieces.data
 
 
 def _lengths(pieces: Pieces) -> bytes:

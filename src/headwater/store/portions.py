@@ -10,12 +10,11 @@ from headwater.store.chunk import Chunk, Pieces
 
 
 def portions(chunk: Chunk, rows: int, size: int) -> Iterator[Chunk]:
-    """Parts of at most so many rows, and bytes of payloads or properties unless one message alone has more."""
+    """Parts of at most so many rows, and bytes of payloads or an optional column unless one message alone has more."""
     start = 0
     while start < len(chunk):
-        end = min(start + rows, len(chunk), _end(chunk.payload, start, size))
-        if chunk.properties is not None:
-            end = min(end, _end(chunk.properties, start, size))
+        ends = [_end(pieces, start, size) for pieces in (chunk.payload, *chunk.optional.values())]
+        end = min(start + rows, len(chunk), *ends)
         yield chunk.slice(start, end)
         start = end
 

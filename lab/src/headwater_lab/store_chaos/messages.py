@@ -36,4 +36,5 @@ def take(intake: Intake, seed: int, life: int) -> None:
     """The next message."""
     entry = message_at(seed, life, intake.next)
     flags = entry.qos | (RETAIN if entry.retain else 0)
-    intake.take(entry.topic.encode(), entry.payload, flags, entry.publisher, entry.arrival, entry.properties)
+    optional = {"properties": entry.properties} if entry.properties else None
+    intake.take(entry.topic.encode(), entry.payload, flags, entry.publisher, entry.arrival, optional)

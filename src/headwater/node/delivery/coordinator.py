@@ -5,7 +5,7 @@ turn (node/persistence/journal.py), which is the one clock of what is on disk: i
 commit, and its subscribers are sent it after that commit. So nobody has ever seen a message that a crash can take back,
 and what a position names for one is the same for all.
 
-    PUBLISH -> take: position n, of commit c -> routed as ever; each channel it is written to has barrier c
+    PUBLISH -> Storing: position n, of commit c -> routed as ever; each channel it is written to has barrier c
     commit c: the store has it, synced -> acknowledgements and messages up to barrier c are sent
 
 What is taken and not on disk is bounded: above `max_pending` bytes, who publishes is not read from until a commit is
@@ -22,9 +22,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headwater.message import POSITION_PROPERTY, Message, UserProperties
-from headwater.node.delivery.properties import described
 from headwater.routing.topics import matches
-from headwater.store.intake import RETAIN, Intake, Taken
+from headwater.store.intake import Intake, Taken
 from headwater.store.query import Query
 
 if TYPE_CHECKING:
@@ -97,23 +96,7 @@ class Coordinator:
         """False: the message has to be refused, as its topic would be one too many."""
         return not self.stores(topic) or self.room_for(topic.encode())
 
-    # ---- taking ------------------------------------------------------------------------------------------------
-
-    def take(self, message: Message, now: float, commit: int) -> bool:
-        """A message that is admitted gets its position, if its topic is stored; else False."""
-        if not self.stores(message.topic):
-            return False
-        flags = message.qos | RETAIN if message.retain else message.qos
-        message.position = self.intake.take(
-            message.topic.encode(),
-            message.payload,
-            flags,
-            message.publisher,
-            self.arrival(now),
-            described(message, now),
-        )
-        message.commit = commit
-        return True
+    # ---- the clock ---------------------------------------------------------------------------------------------
 
     def arrival(self, now: float) -> int:
         """What the wall clock says in the turn of `now`, in microseconds since 1970; it is looked at once a turn. It

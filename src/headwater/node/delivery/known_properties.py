@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from headwater.message import POSITION_PROPERTY
-from headwater.node.delivery.properties import described
+from headwater.node.delivery.properties import optional_columns
 from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import RemoteProtocolError
@@ -24,7 +24,7 @@ LONGEST_CACHED: Final = 512
 class KnownProperties:
     def __init__(self) -> None:
         self.blocks: dict[bytes, bytes] = {}
-        self.descriptions: dict[bytes, bytes] = {}
+        self.columns: dict[bytes, dict[str, bytes]] = {}
         self.most_pairs = MOST_USER_PROPERTIES
         self.positions_are_ours = False
         """A delivery store is there: the property that carries positions may not be passed on."""
@@ -51,17 +51,17 @@ class KnownProperties:
                 self.blocks[block] = known
         return stop if known == block else 0
 
-    def description(self, block: bytes) -> bytes:
+    def optional_columns(self, block: bytes) -> dict[str, bytes]:
         """A block that can be passed on, as a delivery store keeps it."""
-        found = self.descriptions.get(block)
+        found = self.columns.get(block)
         if found is None:
             packet = decode(0x30, b"\x00\x01t" + block, V5, FROM_CLIENT, ANY_NUMBER)
             assert isinstance(packet, Publish)
-            found = described(message_of(packet, "", 0.0), 0.0)
+            found = optional_columns(message_of(packet, "", 0.0), 0.0)
             if len(block) <= LONGEST_CACHED:
-                if len(self.descriptions) >= MAX_CACHED:
-                    self.descriptions.clear()
-                self.descriptions[block] = found
+                if len(self.columns) >= MAX_CACHED:
+                    self.columns.clear()
+                self.columns[block] = found
         return found
 
     def _canonical(self, block: bytes) -> bytes:

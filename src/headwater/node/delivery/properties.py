@@ -1,4 +1,4 @@
-"""What travels with a message beside its payload, as JSON for the delivery store; only what is there is named."""
+"""What travels with a message beside its payload, as optional columns of the delivery store."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headwater.message import NEVER, Message
 from headwater.session.translate import ROUNDING
 
 
-def described(message: Message, now: float) -> bytes:
-    """The properties of a message that came at `now`; empty if it has none."""
+def optional_columns(message: Message, now: float) -> dict[str, bytes]:
+    """Of a message that came at `now`: its properties as JSON, which names only what is there."""
     expires_at = message.expires_at
     if (
         expires_at == NEVER
@@ -21,7 +21,7 @@ def described(message: Message, now: float) -> bytes:
         and message.response_topic is None
         and message.correlation_data is None
     ):
-        return b""
+        return {}
     fields: dict[str, object] = {}
     if message.content_type is not None:
         fields["content_type"] = message.content_type
@@ -35,4 +35,6 @@ def described(message: Message, now: float) -> bytes:
         fields["user"] = message.user_properties
     if expires_at != NEVER:
         fields["expiry"] = max(0, math.ceil(expires_at - now - ROUNDING))
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode() if fields else b""
+    if not fields:
+        return {}
+    return {"properties": json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()}

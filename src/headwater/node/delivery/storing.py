@@ -5,10 +5,12 @@ from __future__ import annotations
 from headwater.message import Message
 from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.delivery.known_properties import KnownProperties
+from headwater.node.delivery.properties import optional_columns
 from headwater.node.destinations.destination import Run, StoreDestination
 from headwater.node.persistence.journal import Journal
 from headwater.node.plane.turn import Turn
 from headwater.session.session import Session
+from headwater.store.intake import RETAIN
 
 
 class Storing(StoreDestination):
@@ -36,7 +38,7 @@ class Storing(StoreDestination):
         run.position = intake.next
         arrival = coordinator.arrival(self.turn.now)
         block = run.data[run.topic_end : run.body]
-        properties = self.properties.description(block) if len(block) > 1 else b""
+        optional = self.properties.optional_columns(block) if len(block) > 1 else None
         publisher = run.publisher
         topic = run.topic
         data = run.data
@@ -45,7 +47,7 @@ class Storing(StoreDestination):
         body = run.body - pos
         end = run.end
         while pos < end:
-            intake.take(topic, data[pos + body : pos + size], 0, publisher, arrival, properties)
+            intake.take(topic, data[pos + body : pos + size], 0, publisher, arrival, optional)
             pos += size
         self.turn.changed = True
 
@@ -53,12 +55,22 @@ class Storing(StoreDestination):
         """Its publisher has to be promised that it is on disk."""
         coordinator = self.coordinator
         block = run.tail[: run.properties]
-        properties = self.properties.description(block) if len(block) > 1 else b""
+        optional = self.properties.optional_columns(block) if len(block) > 1 else None
         run.commit = self.journal.sequence
         run.position = coordinator.intake.take(
-            run.topic, run.tail[run.properties :], 1, run.publisher, coordinator.arrival(self.turn.now), properties
+            run.topic, run.tail[run.properties :], 1, run.publisher, coordinator.arrival(self.turn.now), optional
         )
 
     def deliver(self, message: Message, publisher: Session | None) -> None:
-        self.coordinator.take(message, self.turn.now, self.journal.sequence)
+        coordinator = self.coordinator
+        now = self.turn.now
+        message.position = coordinator.intake.take(
+            message.topic.encode(),
+            message.payload,
+            message.qos | RETAIN if message.retain else message.qos,
+            message.publisher,
+            coordinator.arrival(now),
+            optional_columns(message, now),
+        )
+        message.commit = self.journal.sequence
         self.turn.changed = True
