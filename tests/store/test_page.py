@@ -33,7 +33,7 @@ def test_what_is_read_is_what_was_written(chunk: Chunk, topics: bool, compress: 
 @settings(deadline=None)
 def test_further_optional_columns_follow_behind(rows: list[tuple[bytes, bytes]], compress: bool) -> None:
     """As they would be written if one more was declared: nothing else in a record depends on which there are."""
-    further = Column("further", Kind.DOCUMENT, lambda chunk: chunk.optional.get("further"), nullable=True, bit=8)
+    further = Column("further", Kind.DOCUMENT, lambda chunk: chunk.optional.get("further"), nullable=True, bit=128)
     intake = Intake(1)
     for properties, piece in rows:
         intake.take(b"a", b"x", 0, "", NOON, {"properties": properties, "further": piece})
@@ -42,7 +42,7 @@ def test_further_optional_columns_follow_behind(rows: list[tuple[bytes, bytes]],
     whole = Chunk.taken(taken, numpy.zeros(len(rows), numpy.int32), ["a"], [NOON] * len(rows), [0.0] * len(rows))
     chunk = Chunk.joined([whole.slice(0, 1), whole.take(numpy.arange(1, len(rows)))]) if len(rows) > 1 else whole
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "FURTHER", (further,))
+        patch.setattr(page, "FURTHER", (*page.FURTHER, further))
         patch.setattr(page, "OPTIONAL", (*OPTIONAL, further))
         found = decode(encode(chunk, 1, topics=True, compress=compress), ["a"], None)
     assert {name: pieces.rows() for name, pieces in found.optional.items()} == {

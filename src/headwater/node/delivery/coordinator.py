@@ -5,7 +5,7 @@ turn (node/persistence/journal.py), which is the one clock of what is on disk: i
 commit, and its subscribers are sent it after that commit. So nobody has ever seen a message that a crash can take back,
 and what a position names for one is the same for all.
 
-    PUBLISH -> taken (storing.py): position n, of commit c -> routed as ever; channels it is written to have barrier c
+    PUBLISH -> Storing: position n, of commit c -> routed as ever; each channel it is written to has barrier c
     commit c: the store has it, synced -> acknowledgements and messages up to barrier c are sent
 
 What is taken and not on disk is bounded: above `max_pending` bytes, who publishes is not read from until a commit is
