@@ -292,7 +292,8 @@ def test_who_is_not_trusted_by_the_door(
             await until(lambda: call.peer is not None and call.peer.losses == 1)
             await until(lambda: halls[door].guests[0].losses == 1)
             assert halls[door].guests[0].got == b""
-            assert f"{HOST}:{door.port} broke TLS: TLSV1_ALERT_UNKNOWN_CA" in caplog.text
+            assert f"{HOST}:{door.port} broke TLS: " in caplog.text
+            assert "ALERT_UNKNOWN_CA" in caplog.text.upper().replace(" ", "_")  # with openssl.c: "alert unknown ca"
 
     run(body())
 
