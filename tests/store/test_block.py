@@ -46,6 +46,26 @@ def test_its_pages_have_its_messages_topic_by_topic(entries: list[Entry]) -> Non
         assert list(whole.slice(*rows[0]).entries()) == [entry for entry in entries if entry.topic == name]
 
 
+@given(messages, st.data())
+@settings(deadline=None)
+def test_what_is_left_of_its_topics_behind_some_first_messages(entries: list[Entry], data: st.DataObject) -> None:
+    chunk = Chunk.of(entries)
+    seen = data.draw(st.integers(0, len(entries)))
+    rest = sealed(chunk).extent.without(chunk.topic[:seen])
+    left = [chunk.names.index(entry.topic) for entry in entries[seen:]]
+    assert dict(zip(rest.topic.tolist(), rest.messages.tolist(), strict=True)) == {
+        number: left.count(number) for number in left
+    }
+    assert rest.last.tolist() == [5 + len(entries) - 1 - left[::-1].index(number) for number in rest.topic.tolist()]
+
+
+@pytest.mark.parametrize("counted", [[0, 0, 0], [0, 7], [-1]])
+def test_messages_that_it_has_not(counted: list[int]) -> None:
+    extent = TopicExtent(*(numpy.array(column) for column in ([0, 1], [2, 1], [1, 3], [2, 3], [0, 0], [0, 0])))
+    with pytest.raises(StorageError, match="damaged"):
+        extent.without(numpy.array(counted, numpy.int32))
+
+
 @given(messages)
 @settings(deadline=None)
 def test_what_is_known_of_it(entries: list[Entry]) -> None:

@@ -98,6 +98,24 @@ def test_blocks_that_come_and_go_unseen(every: int, tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_block_of_which_a_part_was_seen_is_counted_without_its_messages(
+    both: tuple[DiskStore, FollowingStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have 32 MiB, several times that while it is read, and only how many there are of each topic is asked."""
+    store, follower = both
+    writer = Writer(store)
+    writer.write("old", "both", "old")
+    look(follower)
+    writer.write("both", "new", *["old"] * 4, "new")
+    store.seal()
+    assert store.statistics().blocks == 1
+    monkeypatch.setattr(FollowedShelf, "pages", None)
+    monkeypatch.setattr(FollowedShelf, "page", None)
+    assert follower.topics() == store.topics()
+    monkeypatch.undo()
+    assert positions(follower) == list(range(1, 11))
+
+
 def test_a_question_that_retention_overtakes(both: tuple[DiskStore, FollowingStore]) -> None:
     store, follower = both
     written(store, 400)

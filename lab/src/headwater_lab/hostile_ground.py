@@ -19,6 +19,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -144,7 +145,8 @@ def ground(needs: Collection[str], folder: Path, extra: str = "", sessions: int 
         hostile_logins.write_users(users)
         settings += f'allow_anonymous = true\n[access]\npassword_file = "{users}"\n'
     if "store" in needs:
-        settings = f'data_dir = "{folder / "data"}"\n{settings}'
+        data = tempfile.mkdtemp(prefix="data-", dir=folder)  # not that of an attack before, with its messages
+        settings = f'data_dir = "{data}"\n{settings}'
         settings += f'[store]\nenabled = true\nfilters = ["{hostile_http.TOPIC}/#"]\n'
         settings += f'[rest]\nenabled = true\nhost = "{HOST}"\nport = {ports["store"]}\ntoken = "{token}"\n'
     if "admin" in needs:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from headwater.wire.encode import encode
 from headwater.wire.packets import Publish
@@ -60,16 +60,23 @@ def fill(port: int, messages: int) -> None:
 
 
 def settle(port: int, token: str) -> None:
-    """Wait until the store makes no more blocks of what it was filled with."""
+    """Wait until the store makes no more blocks of what it was filled with, and the HTTP process has taken in what is
+    in none: it does so when messages are first asked for, whoever asks."""
+
+    def told(path: str) -> Any:
+        connection = HTTPConnection(HOST, port, timeout=PATIENCE)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        found = json.loads(connection.getresponse().read())
+        connection.close()
+        return found
+
     blocks, same = -1, 0
     while same < SETTLED:
-        connection = HTTPConnection(HOST, port, timeout=PATIENCE)
-        connection.request("GET", "/v1/store", headers={"Authorization": f"Bearer {token}"})
-        found = json.loads(connection.getresponse().read())["blocks"]
-        connection.close()
+        found = told("/v1/store")["blocks"]
         same = same + 1 if found == blocks else 0
         blocks = found
         time.sleep(0.1)
+    told("/v1/topics?limit=1")
 
 
 class HealthError(Exception):

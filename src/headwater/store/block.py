@@ -107,6 +107,20 @@ class TopicExtent(NamedTuple):
             raise _damaged(error) from None
         return TopicExtent(*(numpy.cumsum(column) for column in content))
 
+    def without(self, counted: Indices) -> TopicExtent:
+        """The same but for first messages that are counted already, one topic for each. Of topics that some of these
+        are of, `first` still is the first of all."""
+        found, counts = numpy.unique(counted, return_counts=True)
+        at = numpy.searchsorted(self.topic, found)
+        if len(at) and (at[-1] >= len(self.topic) or (self.topic[at] != found).any()):
+            raise _damaged("topics that it has not")
+        messages = self.messages.copy()
+        messages[at] -= counts
+        if (messages < 0).any():
+            raise _damaged("fewer messages than there were")
+        left = messages > 0
+        return TopicExtent(*(column[left] for column in self._replace(messages=messages)))
+
 
 class Index:
     """Where in a block the messages of a topic are: topic `topics[i]` has rows `starts[i]` up to `starts[i + 1]`."""

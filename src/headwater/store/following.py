@@ -29,6 +29,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
+import numpy
+
 from headwater.disk.errors import StorageError
 from headwater.store.block import Summary, TopicExtent
 from headwater.store.block_reader import BlockReader
@@ -271,11 +273,7 @@ class FollowingStore(DiskReading):
             if block.first >= seen:
                 self._topics.add_extent(self._extent(block))
             elif block.end > seen:
-                try:
-                    chunk = BlockReader.select(self._shelved, block, Query(after=seen - 1), None)
-                except StorageError:
-                    raise _Missing from None
-                self._topics.add(chunk)
+                self._count_rest(block)
             self._blocks = [*self._blocks, block]
             self._tail.drop_before(block.end)
             self._seen_next = max(seen, block.end)
@@ -283,6 +281,15 @@ class FollowingStore(DiskReading):
     def _extent(self, block: Summary) -> TopicExtent:
         try:
             return BlockReader.extent(self._shelved, block)
+        except StorageError:
+            raise _Missing from None
+
+    def _count_rest(self, block: Summary) -> None:
+        """Of a block whose first messages were counted as they came, and are in the tail: their topics are taken from
+        there. To read the block would take several times its size, up to 32 MiB."""
+        counted = [part.chunk.topic[part.chunk.position < block.end] for part in self._tail.parts]
+        try:
+            self._topics.add_extent(self._extent(block).without(numpy.concatenate(counted)))
         except StorageError:
             raise _Missing from None
 

@@ -108,9 +108,7 @@ class Members(Batch):
     # ---- the ordinary way --------------------------------------------------------------------------------------
 
     def deliver(self, message: Message, publisher: Session | None) -> None:
-        delivering = self.sending.delivering
-        for recipient in self.recipients:
-            delivering.deliver(recipient, message, publisher)
+        self.sending.delivering.deliver_alike(self.recipients, message, publisher)
 
     def choose(self, message: Message, publisher: Session | None, chosen: list[tuple[Session, Delivery]]) -> None:
         choose_recipients(self.recipients, message, publisher, chosen)

@@ -310,6 +310,10 @@ class Deliver:
         """Give a message to one recipient."""
         raise NotImplementedError
 
+    def deliver_alike(self, recipients: list[Recipient], message: Message, publisher: Session | None) -> None:
+        """Give a message to recipients without wishes of their own."""
+        raise NotImplementedError
+
     def offer(self, session: Session, delivery: Delivery) -> None:
         """Send or queue one delivery."""
         raise NotImplementedError

@@ -2,6 +2,8 @@
 
     CONNECT -> checks -> guards (connect, authenticate or AUTH) -> session made or resumed -> CONNACK -> what waits
 
+One with 64 KiB of client id and as much of user name takes 50 µs, most of it for decoding and hashing them: if there is
+no time left behind the first, the others come in later turns (`connect_later`).
 What CONNACK grants is in granting.py, how sessions and connections find each other in attaching.py.
 """
 
@@ -15,6 +17,7 @@ from headwater.node.access.access import Access
 from headwater.node.access.quotas import session_size
 from headwater.node.access.tokens import Identity
 from headwater.node.hooks import Refusal, give_up
+from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel
 from headwater.node.protocol.attaching import Attaching
 from headwater.node.protocol.core import Core
@@ -24,7 +27,7 @@ from headwater.node.protocol.ending import Ending
 from headwater.node.protocol.granting import Granting
 from headwater.node.protocol.sharing import Sharing
 from headwater.node.protocol.strangers import connect_size
-from headwater.session.connection import AUTHENTICATING, CONNECTED
+from headwater.session.connection import AUTHENTICATING, CLOSING, CONNECTED
 from headwater.session.translate import will_message
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, V31, Auth, Connack, Connect, Disconnect, Packet, Properties
@@ -44,6 +47,36 @@ from headwater.wire.reasons import (
 )
 
 log = logging.getLogger("headwater.server")
+
+
+class _LongConnect(BackgroundTask):
+    """The channel is busy meanwhile, and what is decided on counts as a stranger's."""
+
+    def __init__(self, connecting: Connecting, channel: Channel, packet: Connect, size: int) -> None:
+        self.connecting = connecting
+        self.channel = channel
+        self.packet = packet
+        self.size = size
+        self.is_hashed = False
+
+    def piece(self) -> bool:
+        channel = self.channel
+        if not channel.busy or channel.state == CLOSING:
+            return False  # it has gone
+        if not self.is_hashed:
+            self.is_hashed = True
+            hash(self.packet.client_id)  # each text remembers its own
+            hash(self.packet.username)
+            return True
+        core = self.connecting.core
+        core.keeps(channel, -self.size)
+        try:
+            self.connecting.connect(channel, self.packet)
+        except Exception:
+            core.crashed(channel)
+        if not self.connecting.deciding.decides(channel):
+            core.go_on(channel)
+        return False
 
 
 class Connecting:
@@ -105,6 +138,13 @@ class Connecting:
         else:
             self._wait_for(channel, packet, answer)
 
+    def connect_later(self, channel: Channel, packet: Connect) -> None:
+        """The same in later turns."""
+        size = connect_size(packet)
+        if self.core.keeps(channel, size):
+            self.core.be_busy(channel)
+            self.core.background.add(_LongConnect(self, channel, packet, size))
+
     def _enter(self, channel: Channel, packet: Connect, auth_data: bytes | None, refusal: Refusal | None) -> None:
         if refusal is None and channel.is_known_by_user:
             channel.client_id = channel.username or ""
@@ -138,7 +178,8 @@ class Connecting:
             give_up(answer)
             return
         channel.state = AUTHENTICATING
-        self.core.be_busy(channel)
+        if not channel.busy:
+            self.core.be_busy(channel)
         self.deciding.start(channel, answer, partial(self._answered, channel, packet))
 
     def _answered(self, channel: Channel, packet: Connect, refusal: Refusal | None) -> None:

@@ -66,6 +66,9 @@ class Deciding:
 
         task.add_done_callback(done)
 
+    def decides(self, channel: Channel) -> bool:
+        return channel in self._tasks
+
     def cancel(self, channel: Channel) -> None:
         task = self._tasks.pop(channel, None)
         if task is not None:

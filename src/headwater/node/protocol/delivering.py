@@ -28,6 +28,7 @@ from headwater.session.journaled import AWAY, DurableDelivery
 from headwater.session.outbound import MAX_PACKET_ID, Flight
 from headwater.session.session import Session
 from headwater.session.waiting import DISCONNECT_WHEN_FULL, OVERFLOW, QUEUED, SEND, DeliveryQueue
+from headwater.wire.encode import encode
 from headwater.wire.packets import Pubrel
 from headwater.wire.reasons import QUOTA_EXCEEDED
 
@@ -73,6 +74,40 @@ class Delivering(Deliver):
         delivery = recipient.delivery(message, session is publisher)
         if delivery is not None:
             self.offer(session, delivery)
+
+    def deliver_alike(self, recipients: list[Recipient], message: Message, publisher: Session | None) -> None:
+        """Give a message to recipients without wishes of their own. Those who get it with QoS 0 and now get the same
+        bytes, made once for each version of the protocol: a will for a hundred readers took half a millisecond."""
+        hot = self.core.hot
+        if hot.open:
+            hot.settle_all()
+        packets: dict[int, bytes] = {}
+        for recipient in recipients:
+            channel = cast("Channel | None", cast(Session, recipient.session).connection)
+            if channel is None or (message.qos and recipient.qos) or not self._takes_now(channel, message):
+                self.deliver(recipient, message, publisher)
+                continue
+            version = channel.version
+            retain = message.retain and recipient.retain_as_published
+            kind = version << 1 | retain
+            packet = packets.get(kind)
+            if packet is None:
+                delivery = Delivery(message, 0, retain)
+                packet = packets[kind] = encode(channel.publish_packet(delivery, 0, False, hot.now), version)
+            channel.out_size += len(packet)
+            hot.send0(channel, packet, 1, version, message.commit)
+
+    def _takes_now(self, channel: Channel, message: Message) -> bool:
+        """Whether a QoS 0 message may go out as it is; else `offer` finds out what becomes of it."""
+        return (
+            channel.state == CONNECTED
+            and not channel.held
+            and channel.out_size <= self.flood
+            and not channel.max_packet_out
+            and not channel.alias_limit_out
+            and message.expires_at > self.core.hot.now
+            and (channel.rights is None or channel.rights.receives(message.topic))
+        )
 
     def offer(self, session: Session, delivery: Delivery) -> None:
         if delivery.positions and self.core.coordinator is not None:

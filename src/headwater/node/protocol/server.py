@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +48,7 @@ from headwater.wire.packets import (
     UNSUBSCRIBE,
     V5,
     Connack,
+    Connect,
     Disconnect,
     Packet,
     Pingresp,
@@ -69,6 +71,8 @@ LINGER: Final = 1.0
 """Seconds in which a client may still read our last words before its socket is closed."""
 LONG_LIST: Final = 1024
 """Bytes of topic filters from which on they are decoded in pieces."""
+LONG_CONNECT: Final = 16384
+"""Bytes of a CONNECT from which on it may be dealt with in pieces."""
 DUP: Final = 0x08
 V5_CONNECT: Final = b"\x00\x04MQTT\x05"
 
@@ -159,6 +163,8 @@ class Server(Flow):
             packet = hooks.transform("packet_read", packet, channel)
         if kind == PINGREQ:
             self.send(channel, Pingresp())
+        elif len(body) > LONG_CONNECT and isinstance(packet, Connect) and time.monotonic() > self.hot.until:
+            self.connecting.connect_later(channel, packet)
         elif not (
             self.publishing.packet(channel, packet)
             or self.subscribing.packet(channel, packet)
@@ -389,6 +395,7 @@ class Server(Flow):
         self.channels.discard(channel)
         if peer is not None:
             peer.lost()
+            channel.peer = None  # which knows the channel: without it, both go now
 
     def keeps(self, channel: Channel, size: int) -> bool:
         return self.strangers.keeps(channel, size)
