@@ -46,6 +46,7 @@ def test_numbers_that_occur(numbers: list[int]) -> None:
 
 
 @given(rows)
+@settings(deadline=None)
 def test_pieces_are_their_rows(rows: list[bytes]) -> None:
     pieces = Pieces.of(rows)
     assert pieces.rows() == rows
