@@ -12,7 +12,7 @@ from headwater.message import Subscription
 from headwater.routing.dispatcher import Member
 from headwater.routing.dispatchers.adaptive import PROBE, Adaptive
 from headwater.routing.dispatchers.heap import LineHeap
-from headwater.routing.dispatchers.line import FACTOR, LONGEST, Line
+from headwater.routing.dispatchers.member_queue import FACTOR, LONGEST, MemberQueue
 from headwater.routing.shared import Group
 
 
@@ -29,9 +29,9 @@ def the(group: Group, key: object) -> Member:
     return member
 
 
-def line(group: Group, key: object) -> Line:
+def queue(group: Group, key: object) -> MemberQueue:
     model = the(group, key).model
-    assert isinstance(model, Line)
+    assert isinstance(model, MemberQueue)
     return model
 
 
@@ -77,21 +77,21 @@ def test_a_report_corrects_the_model_only_where_it_contradicts() -> None:
     group.reported(the(group, "x"), 0, 0.1, 1.0)
     for _ in range(4):
         give(group, 1.0)
-    free_at = line(group, "x").free_at
+    free_at = queue(group, "x").free_at
     assert free_at == pytest.approx(1.4)
     group.reported(the(group, "x"), 2, 0.1, 1.15)  # one done, one half done, two waiting: just so
-    assert line(group, "x").free_at == free_at
+    assert queue(group, "x").free_at == free_at
     group.reported(the(group, "x"), 3, 0.1, 1.15)
-    assert line(group, "x").free_at == pytest.approx(1.45)
+    assert queue(group, "x").free_at == pytest.approx(1.45)
     group.reported(the(group, "x"), 0, 0.1, 1.15)
-    assert line(group, "x").free_at == pytest.approx(1.25)
+    assert queue(group, "x").free_at == pytest.approx(1.25)
 
 
 def test_a_report_without_a_time_leaves_the_time() -> None:
     group = group_of("x")
     group.reported(the(group, "x"), 0, 0.1, 1.0)
     group.reported(the(group, "x"), 0, None, 2.0)
-    assert line(group, "x").service == 0.1
+    assert queue(group, "x").service == 0.1
 
 
 def test_who_works_on_several_at_once_is_known_by_the_rate() -> None:
@@ -100,7 +100,7 @@ def test_who_works_on_several_at_once_is_known_by_the_rate() -> None:
     for turn in range(100):
         give(group, 1.0 + 0.01 * turn)
     group.reported(the(group, "x"), 0, 0.4, 2.0)
-    assert line(group, "x").service == pytest.approx(0.01, rel=0.05)
+    assert queue(group, "x").service == pytest.approx(0.01, rel=0.05)
 
 
 def test_way_and_processing_are_told_apart_by_acknowledgements() -> None:
@@ -115,8 +115,8 @@ def test_way_and_processing_are_told_apart_by_acknowledgements() -> None:
                 give(group, now, qos=1)
             for done in range(1, count + 1):
                 group.acknowledged(member, now + 0.080 + done * 0.025)
-    assert line(group, "x").service == pytest.approx(0.025, abs=0.001)
-    assert line(group, "x").delay == pytest.approx(0.040, abs=0.001)
+    assert queue(group, "x").service == pytest.approx(0.025, abs=0.001)
+    assert queue(group, "x").delay == pytest.approx(0.040, abs=0.001)
 
 
 def test_who_does_not_acknowledge_gets_no_second_one_while_others_are_free() -> None:
@@ -157,12 +157,12 @@ def test_acknowledgements_before_processing_are_found_out_by_reports() -> None:
         member = give(group, 0.01 * turn, qos=1)
         if turn < 8:
             group.acknowledged(member, 0.01 * turn + 0.001)
-    assert line(group, "x").acks_tell
+    assert queue(group, "x").acks_tell
     group.reported(x, 5, 0.1, 0.2)
-    assert not line(group, "x").acks_tell
+    assert not queue(group, "x").acks_tell
     group.acknowledged(x, 0.21)
-    assert line(group, "x").free_at >= 0.7
-    assert line(group, "x").service == pytest.approx(0.1)
+    assert queue(group, "x").free_at >= 0.7
+    assert queue(group, "x").service == pytest.approx(0.1)
 
 
 def test_what_is_on_the_way_is_added_to_what_a_far_member_reports() -> None:
@@ -173,7 +173,7 @@ def test_what_is_on_the_way_is_added_to_what_a_far_member_reports() -> None:
     for turn in range(20):
         give(group, 1.0 + 0.05 * turn)
     group.reported(member, 10, 0.1, 2.0)  # made at 1.95, when it had not seen what was sent after 1.9
-    assert line(group, "x").free_at == pytest.approx(1.95 + 1.25, abs=0.06)
+    assert queue(group, "x").free_at == pytest.approx(1.95 + 1.25, abs=0.06)
 
 
 def test_who_reports_that_nothing_moves_is_expected_to_stay_so_for_as_long_again() -> None:
@@ -183,9 +183,9 @@ def test_who_reports_that_nothing_moves_is_expected_to_stay_so_for_as_long_again
     give(group, 1.0)
     group.reported(the(group, "x"), 1, None, 1.05)
     group.reported(the(group, "x"), 1, None, 3.0)
-    assert line(group, "x").free_at >= 4.9
+    assert queue(group, "x").free_at >= 4.9
     group.reported(the(group, "x"), 0, 2.0, 3.1)
-    assert line(group, "x").free_at <= 5.1
+    assert queue(group, "x").free_at <= 5.1
 
 
 def test_a_missing_report_means_little_and_many_of_them_a_lot() -> None:
@@ -193,11 +193,11 @@ def test_a_missing_report_means_little_and_many_of_them_a_lot() -> None:
     member = the(group, "x")
     member.report_interval = 1.0
     group.reported(member, 0, 0.1, 1.0)
-    assert line(group, "x").can_start_at(2.1) <= 2.1, "not late yet"
-    assert 3.0 < line(group, "x").can_start_at(3.0) <= 3.05 + 1e-9
-    assert line(group, "x").can_start_at(11.0) >= 11.0 + 8.0
+    assert queue(group, "x").can_start_at(2.1) <= 2.1, "not late yet"
+    assert 3.0 < queue(group, "x").can_start_at(3.0) <= 3.05 + 1e-9
+    assert queue(group, "x").can_start_at(11.0) >= 11.0 + 8.0
     group.reported(member, 0, 0.1, 11.1)
-    assert line(group, "x").can_start_at(11.2) <= 11.2
+    assert queue(group, "x").can_start_at(11.2) <= 11.2
 
 
 def test_who_takes_no_bytes_is_expected_to_stay_so_for_as_long_again() -> None:
@@ -205,12 +205,12 @@ def test_who_takes_no_bytes_is_expected_to_stay_so_for_as_long_again() -> None:
     give(group, 0.0)
     for tick in range(1, 31):
         group.sampled(the(group, "x"), 100, 0.1 * tick)
-    assert line(group, "x").free_at == pytest.approx(3.0 + 2.9, abs=0.11)
+    assert queue(group, "x").free_at == pytest.approx(3.0 + 2.9, abs=0.11)
 
 
 def test_a_way_is_never_longer_than_an_answer_allows() -> None:
     group = group_of("x")
-    each = line(group, "x")
+    each = queue(group, "x")
     each.delay = 0.5
     each.busy_gap = 0.025
     each.acknowledged_at = 0.5
@@ -221,7 +221,7 @@ def test_a_way_is_never_longer_than_an_answer_allows() -> None:
 
 def test_what_was_sent_just_now_is_not_done_before_it_is_there() -> None:
     group = group_of("x")
-    each = line(group, "x")
+    each = queue(group, "x")
     give(group, 1.0, qos=1)
     give(group, 1.5, qos=1)
     give(group, 2.0, qos=1)
@@ -246,14 +246,14 @@ def test_nobodys_line_is_believed_to_be_longer_than_a_minute() -> None:
     group.reported(the(group, "x"), 0, 50.0, 1.0)
     for _ in range(5):
         give(group, 1.0)
-    assert line(group, "x").free_at == 1.0 + LONGEST
+    assert queue(group, "x").free_at == 1.0 + LONGEST
 
 
 def test_nobody_is_late_with_what_was_given_back() -> None:
     group = group_of("x")
     give(group, 1.0, qos=1)
     group.given_back(the(group, "x"), 1, 1, 1.5)
-    assert line(group, "x").can_start_at(100.0) < 100.0
+    assert queue(group, "x").can_start_at(100.0) < 100.0
 
 
 def test_unsent_bytes_are_work_that_waits() -> None:
@@ -355,10 +355,10 @@ def test_who_claims_to_be_slow_blocks_nobody_and_is_tried_again() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2), st.floats(0.0, 1.0)), max_size=60))
 def test_the_heap_has_the_first_in_front(changes: list[tuple[int, int, float]]) -> None:
-    lines = [Line(Member(number, Subscription("a", share="g"), True)) for number in range(10)]
+    queues = [MemberQueue(Member(number, Subscription("a", share="g"), True)) for number in range(10)]
     heap = LineHeap()
     for number, level, key in changes:
-        each = lines[number]
+        each = queues[number]
         if each.place >= 0 and level == 2:
             heap.remove(each)
         else:
@@ -368,7 +368,7 @@ def test_the_heap_has_the_first_in_front(changes: list[tuple[int, int, float]]) 
                 heap.add(each)
             else:
                 heap.moved(each)
-        assert [other.place for other in heap.lines] == list(range(len(heap.lines)))
-        if heap.lines:
-            first = min((other.level, other.key) for other in heap.lines)
-            assert (heap.lines[0].level, heap.lines[0].key) == first
+        assert [other.place for other in heap.queues] == list(range(len(heap.queues)))
+        if heap.queues:
+            first = min((other.level, other.key) for other in heap.queues)
+            assert (heap.queues[0].level, heap.queues[0].key) == first

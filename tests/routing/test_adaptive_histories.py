@@ -15,7 +15,7 @@ from headwater.message import Subscription
 from headwater.routing.dispatcher import Member
 from headwater.routing.dispatchers.adaptive import PROBE, TOLL, Adaptive
 from headwater.routing.dispatchers.heap import LineHeap
-from headwater.routing.dispatchers.line import BLOCKED, LONGEST, QUICKEST, SLOWEST, Line
+from headwater.routing.dispatchers.member_queue import BLOCKED, LONGEST, QUICKEST, SLOWEST, MemberQueue
 from headwater.routing.shared import Group
 
 EVENTS = (
@@ -94,28 +94,28 @@ class History:
         for heap in (adaptive._free, adaptive._busy):
             self.check_heap(heap)
         offered = [line_of(member) for member in adaptive._members]
-        assert sorted(map(id, adaptive._free.lines + adaptive._busy.lines)) == sorted(map(id, offered))
+        assert sorted(map(id, adaptive._free.queues + adaptive._busy.queues)) == sorted(map(id, offered))
 
-    def check_line(self, line: Line) -> None:
-        assert line.service == 0.0 or QUICKEST <= line.service <= SLOWEST
-        assert 0.0 <= line.delay < 1e7
-        assert all(map(isfinite, (line.key, line.free_at, line.bound_at, line.others, line.busy_gap)))
-        assert line.free_at <= self.now + LONGEST
-        assert line.can_start_at(self.now) <= self.now + max(BLOCKED, line.patience)
+    def check_line(self, queue: MemberQueue) -> None:
+        assert queue.service == 0.0 or QUICKEST <= queue.service <= SLOWEST
+        assert 0.0 <= queue.delay < 1e7
+        assert all(map(isfinite, (queue.key, queue.free_at, queue.bound_at, queue.others, queue.busy_gap)))
+        assert queue.free_at <= self.now + LONGEST
+        assert queue.can_start_at(self.now) <= self.now + max(BLOCKED, queue.patience)
 
     def check_heap(self, heap: LineHeap) -> None:
-        for place, line in enumerate(heap.lines):
-            assert line.place == place
-            above = heap.lines[(place - 1) // 2] if place else line
-            assert (above.level, above.key) <= (line.level, line.key)
-            # A key may be too early, then the line is looked at again when it is the first; it is never too late.
-            if line.blocked != line.member.ready:  # else it is going to be looked at, or the members are others
-                right = line.can_start_at(self.now) - (1.0 - TOLL) * line.delay
-                assert line.key <= right + 1e-6 or line.free
+        for place, queue in enumerate(heap.queues):
+            assert queue.place == place
+            above = heap.queues[(place - 1) // 2] if place else queue
+            assert (above.level, above.key) <= (queue.level, queue.key)
+            # A key may be too early, then the queue is looked at again when it is the first; it is never too late.
+            if queue.blocked != queue.member.ready:  # else it is going to be looked at, or the members are others
+                right = queue.can_start_at(self.now) - (1.0 - TOLL) * queue.delay
+                assert queue.key <= right + 1e-6 or queue.free
 
 
-def line_of(member: Member) -> Line:
-    assert isinstance(member.model, Line)
+def line_of(member: Member) -> MemberQueue:
+    assert isinstance(member.model, MemberQueue)
     return member.model
 
 

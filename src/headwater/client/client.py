@@ -23,10 +23,10 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeVar
 
 from headwater.client.authentication import Authentication, offer
+from headwater.client.connector import Connector
 from headwater.client.conversation import NO_LIMIT, Conversation
 from headwater.client.errors import Disconnected, MqttError, Rejected
 from headwater.client.heartbeat import report_interval
-from headwater.client.line import Line
 from headwater.client.link import Address
 from headwater.client.messages import Messages
 from headwater.client.ping import PingSender
@@ -155,7 +155,7 @@ class Client:
         inflight = max_inflight or (NO_LIMIT if version == V5 else USUAL_LIMIT)
         self._conversation = Conversation(version, ours, ours.receive_maximum, inflight)
         self.messages = Messages(self._conversation.inbox, is_automatic=acknowledge == "after_body")
-        self._line = Line(
+        self._connector = Connector(
             [
                 Address(
                     *(*place, context),
@@ -189,23 +189,23 @@ class Client:
 
     @property
     def is_connected(self) -> bool:
-        return self._line.is_connected
+        return self._connector.is_connected
 
     async def wait_connected(self) -> None:
         """Wait until there is a connection; raises Disconnected when there will be none."""
-        await self._line.ready()
+        await self._connector.ready()
 
     def suspend(self) -> None:
         """Leave the server, which keeps the session if it is to, until `resume`; requests wait as they do for any
         connection that was lost."""
-        self._line.suspend()
+        self._connector.suspend()
 
     def resume(self) -> None:
         """Connect again after `suspend`."""
-        self._line.resume()
+        self._connector.resume()
 
     async def connect(self) -> None:
-        await self._line.open()
+        await self._connector.open()
 
     async def disconnect(self, reason: int = SUCCESS, properties: Properties | None = None) -> None:
         """Say good-bye and close the connection. What the present task took is acknowledged; requests under way
@@ -230,7 +230,7 @@ class Client:
         """
         if not topic:
             raise LocalProtocolError("a message needs a topic, even with an alias")
-        if not self._line.was_connected:
+        if not self._connector.was_connected:
             raise Disconnected("not connected")
         data = payload.encode() if isinstance(payload, str) else payload
         return await self._conversation.publish(Publish(topic, data, qos, retain, properties=properties))
@@ -279,7 +279,7 @@ class Client:
         size = len(encode(packet, self.version))
         answer: Answer | None = None
         while answer is None:
-            link = await self._line.ready()
+            link = await self._connector.ready()
             largest = self.server.maximum_packet_size
             if largest is not None and size > largest:  # [MQTT-3.2.2-15]
                 raise Rejected(f"the server takes packets of at most {largest} bytes, not {size}", PACKET_TOO_LARGE)
@@ -311,4 +311,4 @@ class Client:
     async def _leave(self, reason: int, properties: Properties | None) -> None:
         if self._ends_session and (properties is None or properties.session_expiry_interval is None):
             properties = dataclasses.replace(properties or Properties(), session_expiry_interval=0)
-        await self._line.close(Disconnect(reason, properties))
+        await self._connector.close(Disconnect(reason, properties))

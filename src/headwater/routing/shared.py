@@ -6,7 +6,7 @@ remembers is about one group. The group hands it a list that never changes: when
 disconnect, the next choice gets a new list. A dispatcher may so recognise "nothing has changed" by the list itself.
 
 A message belongs to the group until it is sent: it is given only to a member that is there and has room. Which that
-is, the node says (`block`, `readied`); what nobody has room for waits there, in a bounded line of the group.
+is, the node says (`block`, `readied`); what nobody has room for waits there, in a bounded queue of the group.
 """
 
 from __future__ import annotations

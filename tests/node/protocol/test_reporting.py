@@ -13,7 +13,7 @@ from headwater.node.protocol.reporting import LONGEST_BODY
 from headwater.node.protocol.statistics import statistics_of
 from headwater.node.protocol.sys_topics import SysTopics
 from headwater.routing.dispatcher import Member
-from headwater.routing.dispatchers.line import Line
+from headwater.routing.dispatchers.member_queue import MemberQueue
 from headwater.session.report_grant import BURST
 from headwater.wire import encode
 from headwater.wire.packets import (
@@ -229,15 +229,15 @@ def test_who_reports_no_longer_is_known_by_its_acknowledgements() -> None:
     report(client, 0, 1000)
     client.lose()
     client = broker.client("c", clean_start=False, properties=Properties(session_expiry_interval=100))
-    line = member_of(broker, "c", "g").model
-    assert isinstance(line, Line) and line.service == 1.0
+    queue = member_of(broker, "c", "g").model
+    assert isinstance(queue, MemberQueue) and queue.service == 1.0
     publisher = broker.client("p")
     for _ in range(20):
         publisher.send(Publish("t", b"x", 1, packet_id=1))
         [message] = client.messages()
         broker.later(0.01)
         client.send(Puback(message.packet_id))
-    assert line.service == pytest.approx(0.01)
+    assert queue.service == pytest.approx(0.01)
 
 
 def test_a_client_that_takes_over_its_connection_starts_anew() -> None:

@@ -1,4 +1,4 @@
-"""A heap of lines whose places are known, so that any of them can be moved or taken out in O(log n)."""
+"""A heap of queues whose places are known, so that any of them can be moved or taken out in O(log n)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headwater.routing.dispatchers.line import NOWHERE, Line
+from headwater.routing.dispatchers.member_queue import NOWHERE, MemberQueue
 
 
-def _before(one: Line, other: Line) -> bool:
+def _before(one: MemberQueue, other: MemberQueue) -> bool:
     if one.level != other.level:
         return one.level < other.level
     return one.key < other.key
@@ -17,65 +17,65 @@ def _before(one: Line, other: Line) -> bool:
 
 @final
 class LineHeap:
-    """The first line is the one of the lowest level, and there of the lowest key. A line is in one heap at most."""
+    """The first queue is the one of the lowest level, and there of the lowest key. A queue is in one heap at most."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
+        self.queues: list[MemberQueue] = []
 
-    def add(self, line: Line) -> None:
-        line.place = len(self.lines)
-        self.lines.append(line)
-        self._rise(line)
+    def add(self, queue: MemberQueue) -> None:
+        queue.place = len(self.queues)
+        self.queues.append(queue)
+        self._rise(queue)
 
-    def remove(self, line: Line) -> None:
-        last = self.lines.pop()
-        place = line.place
-        line.place = NOWHERE
-        if last is not line:
+    def remove(self, queue: MemberQueue) -> None:
+        last = self.queues.pop()
+        place = queue.place
+        queue.place = NOWHERE
+        if last is not queue:
             last.place = place
-            self.lines[place] = last
+            self.queues[place] = last
             self.moved(last)
 
-    def moved(self, line: Line) -> None:
+    def moved(self, queue: MemberQueue) -> None:
         """Its level or key has changed."""
-        at = line.place
-        self._rise(line)
-        if line.place == at:
-            self._sink(line)
+        at = queue.place
+        self._rise(queue)
+        if queue.place == at:
+            self._sink(queue)
 
-    def _rise(self, line: Line) -> None:
-        at = line.place
+    def _rise(self, queue: MemberQueue) -> None:
+        at = queue.place
         if at == 0:
             return
-        lines = self.lines
+        queues = self.queues
         while at > 0:
             up: i64 = (at - 1) >> 1
-            above = lines[up]
-            if not _before(line, above):
+            above = queues[up]
+            if not _before(queue, above):
                 break
-            lines[at] = above
+            queues[at] = above
             above.place = at
             at = up
-        lines[at] = line
-        line.place = at
+        queues[at] = queue
+        queue.place = at
 
-    def _sink(self, line: Line) -> None:
-        lines = self.lines
-        count: i64 = len(lines)
-        at = line.place
+    def _sink(self, queue: MemberQueue) -> None:
+        queues = self.queues
+        count: i64 = len(queues)
+        at = queue.place
         below: i64 = 2 * at + 1
         while below < count:
-            lower = lines[below]
+            lower = queues[below]
             if below + 1 < count:
-                other = lines[below + 1]
+                other = queues[below + 1]
                 if _before(other, lower):
                     lower = other
                     below += 1
-            if not _before(lower, line):
+            if not _before(lower, queue):
                 break
-            lines[at] = lower
+            queues[at] = lower
             lower.place = at
             at = below
             below = 2 * at + 1
-        lines[at] = line
-        line.place = at
+        queues[at] = queue
+        queue.place = at

@@ -17,7 +17,7 @@ LONGEST: Final = 60.0  # seconds; nobody's queue is believed to be longer, so ev
 PUNCTUAL: Final = 1.2  # report intervals; a report that takes longer is missing
 SILENT: Final = 0.5  # messages more that are believed to wait at a member whose reports are missing: others go first
 BLOCKED: Final = 2.0 * LONGEST  # seconds; who has no room is behind all who have some
-NOWHERE: Final[i64] = -1  # the place of a line that is in no heap
+NOWHERE: Final[i64] = -1  # the place of a queue that is in no heap
 MISSED: Final = 8.0  # report intervals without a report, after which its silence is taken as seriously as any other
 LATE: Final = 0.125  # of its time per message: the first step by which an acknowledgement is late
 LEAST_LATE: Final = 1e-5  # seconds
@@ -26,8 +26,8 @@ SURE_COUNT: Final = 8  # messages done between two reports, from which on their 
 
 
 @final
-class Line:
-    """The waiting line of one member, as it is modelled. What stands first is its place among others."""
+class MemberQueue:
+    """The queue of one member, as it is modelled. What stands first is its place among others."""
 
     def __init__(self, member: Member) -> None:
         self.member = member

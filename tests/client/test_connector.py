@@ -485,7 +485,7 @@ def test_after_a_loss_the_first_address_is_the_first_again() -> None:
         again = Reconnect(first=0.01, longest=0.01, from_start=True)
         async with Scripted(stay) as first, Scripted(cut) as second:
             own = Client("127.0.0.1", first, fallbacks=[("127.0.0.1", second)], reconnect=again)
-            own._line._turn = 1  # as if the first had not answered
+            own._connector._turn = 1  # as if the first had not answered
             await own.connect()
             await anext(own.messages)
             await own.disconnect()

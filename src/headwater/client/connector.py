@@ -1,4 +1,4 @@
-"""The line to the server: one link after another, as long as it is worth it.
+"""The connection to the server: one link after another, as long as it is worth it.
 
     closed --open--> connecting --CONNACK--> connected --loss--> waiting --back-off--> connecting …
                         |                        |                   |
@@ -29,7 +29,7 @@ from headwater.wire.status import interval_of
 log: Final = logging.getLogger("headwater.client")
 
 
-class Line:
+class Connector:
     """`make_connect` gives the CONNECT of the first connection (True) and of later ones (False); `accepted` hears
     of each CONNACK before anything that follows it, `refused` of the reason in one that says no. `on_change` is called
     with None when there is a connection, and with the error when one was lost or could not be made. Several addresses
