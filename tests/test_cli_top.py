@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -56,6 +58,14 @@ def test_the_admin_api(tmp_path: Path) -> None:
         assert (refused.returncode, b"401" in refused.stderr) == (1, True)
     gone = headwater("top", "--admin", url, "--token-file", token, "--once")
     assert (gone.returncode, b"cannot ask" in gone.stderr) == (1, True)
+
+
+def test_the_broker_is_not_loaded() -> None:
+    """It takes three times as long to import as all that the view needs."""
+    code = "import sys; from headwater.cli.top import *; from_sys({}); TopView(); print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "headwater.node.protocol.statistics" in loaded
+    assert {"headwater.node.broker", "headwater.node.config", "pydantic"}.isdisjoint(loaded)
 
 
 def test_topics_become_figures() -> None:
