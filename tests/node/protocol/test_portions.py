@@ -8,6 +8,7 @@ from headwater.message import NEVER, Message
 from headwater.node.protocol.handing_over import MOST
 from headwater.node.protocol.retained_sender import LOOKS
 from headwater.node.protocol.sampling import TICK
+from headwater.node.protocol.sharing import SOME as GROUPS_AT_ONCE
 from headwater.node.protocol.subscribing import SOME
 from headwater.wire import encode
 from headwater.wire.packets import (
@@ -400,6 +401,29 @@ def test_what_waits_in_many_groups_comes_as_their_member_acknowledges(version: i
         broker.settle()
     assert sorted(got) == [b"%d" % number for number in range(4) for _ in range(GROUPS)]
     assert not broker.server.sharing.pulling and not broker.server.sharing.queues
+    check(broker.server)
+
+
+def test_room_in_the_middle_of_a_pull_from_many_groups_is_used() -> None:
+    """Behind the group that has more for the member, and with nothing in flight whose end would make it look again."""
+    broker = BusyBroker()
+    member = broker.client("member", properties=Properties(receive_maximum=1))
+    member.send(Subscribe(1, [SubscribeRequest(f"$share/g/t{number}", 1) for number in range(3 * GROUPS_AT_ONCE)]))
+    broker.settle()
+    member.packets()
+    publisher = broker.client("p")
+    for number in range(3):
+        publisher.send(Publish("t0", b"%d" % number, 1, packet_id=number + 1))
+    broker.settle()
+    got: list[bytes] = []
+    for _ in range(2):
+        [packet] = [each for each in member.packets() if isinstance(each, Publish)]
+        got.append(packet.payload)
+        member.send(Puback(packet.packet_id))
+        assert broker.work(), "the pull goes on"
+    broker.settle()
+    got += [each.payload for each in member.packets() if isinstance(each, Publish)]
+    assert got == [b"0", b"1", b"2"]
     check(broker.server)
 
 

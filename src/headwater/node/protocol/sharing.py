@@ -75,8 +75,8 @@ def unsent_packets(channel: Channel) -> list[bytes]:
 
 
 class _Pulling(BackgroundTask):
-    """What waits in the many groups of a member that may have room. Who is blocked meanwhile has no room, so there will
-    be another pull when it has."""
+    """What waits in the many groups of a member that may have room. If it has none for some of them it is `awaited`
+    from then on, and room that it has later, even before the last group was looked at, leads to another pull."""
 
     def __init__(self, sharing: Sharing, channel: Channel, session: Session, groups: list[Group]) -> None:
         self.sharing = sharing
@@ -84,7 +84,6 @@ class _Pulling(BackgroundTask):
         self.session = session
         self.groups = groups
         self.at = 0
-        self.ready = True
         self.again = False
         channel.awaited = False
 
@@ -95,13 +94,11 @@ class _Pulling(BackgroundTask):
             return False
         behind = self.at + SOME
         if not self.sharing.pull_from(self.groups[self.at : behind], self.session):
-            self.ready = False
+            channel.awaited = True
         self.at = behind
         if behind < len(self.groups):
             return True
         del self.sharing.pulling[channel]
-        if not self.ready:
-            channel.awaited = True
         if self.again:
             self.sharing.pull(channel, self.session)
         return False
