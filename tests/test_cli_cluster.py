@@ -63,6 +63,7 @@ class Node:
             self._serves.set()
             await self._stopping.wait()
             await server.stop()
+            self._broker.cluster = None  # a fake cannot be stopped
 
 
 @pytest.fixture(scope="module")
