@@ -156,7 +156,7 @@ class Form(NamedTuple):
     size: int
     properties: Properties | None
     alias: bool
-    count: int
+    repeats: int
 
 
 def publishing(number: int, forms: list[Form]) -> Step:
@@ -175,7 +175,7 @@ def publishing(number: int, forms: list[Form]) -> Step:
 
 def packets_of(run: Run, number: int, form: Form, version: int) -> list[Packet]:
     found: list[Packet] = []
-    for repeat in range(form.count):
+    for repeat in range(form.repeats):
         run.published += 1
         payload = b"%d:%d:%05d:" % (number, form.qos, run.published) + b"x" * form.size
         topic, properties = form.topic, form.properties if version == 5 else None
