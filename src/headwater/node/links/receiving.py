@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from headwater.node.destinations.fanouts import Fanouts
+from headwater.node.destinations.fanouts import NOT_FOR_CLIENTS, Fanouts
 from headwater.node.links.end import MAX_PUBLISHER_BYTES, MAX_PUBLISHERS, PeerEnd
 from headwater.node.links.sending import OutgoingRuns, Relayed, packet_end
 from headwater.node.links.spooling import Spooling
@@ -33,6 +33,8 @@ from headwater.wire.packets import Publish
 from headwater.wire.primitives import ANY_NUMBER
 
 LARGEST_PACKET: Final = 1 << 28
+NOT_FOR_NODES: Final = tuple(each.decode() for each in NOT_FOR_CLIENTS)
+"""Topics that begin so say something about one broker, and stay there."""
 MOST_HELD: Final = 8 << 20
 """Bytes of QoS 1 and 2 that wait here for room: more than a peer may have in flight."""
 
@@ -262,6 +264,8 @@ class Receiving:
         packet = decode(first_byte, body, self._channel.version, FROM_CLIENT, ANY_NUMBER)
         if not isinstance(packet, Publish):
             raise MalformedFrame("something else than PUBLISH in a run")
+        if not packet.topic or packet.topic.startswith(NOT_FOR_NODES):
+            raise MalformedFrame("a topic that is not for other nodes")
         if packet.qos and not server.admission.has_room(packet.topic, None):
             self._kept = header(first_byte, len(body)) + body
             self._channel.busy = True  # for the loop that feeds it: nothing behind it now
