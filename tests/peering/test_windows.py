@@ -115,3 +115,11 @@ def test_the_hop_limit() -> None:
 def test_a_peer_speaks_for_itself_and_for_others_as_what_it_is(origin: str, hops: int) -> None:
     with pytest.raises(MalformedFrame):
         Forwarding("a", 1, GRAPH).admit(run(origin, hops, 0), "b")
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * WINDOW), st.integers(1, 70)), max_size=20), st.integers(0, 3 * WINDOW))
+def test_looking_says_what_taking_says_and_changes_nothing(taken: list[tuple[int, int]], counter: int) -> None:
+    window = Window()
+    for each, count in taken:
+        window.take(each, count)
+    assert window.fresh(counter, 70) == window.fresh(counter, 70) == window.take(counter, 70)

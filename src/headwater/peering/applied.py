@@ -23,7 +23,9 @@ class Applied:
         self._is_begun = False
 
     def begin(self, greeting: Spool) -> Resume:
-        """The link is up and the peer has said what it has; the answer to it."""
+        """The link is up and the peer has said what it has; the answer to it. Raises MalformedFrame."""
+        if greeting.first < 1:
+            raise MalformedFrame(f"a spool that begins at {greeting.first}")
         if greeting.spool != self.spool or greeting.first > self.received + 1:
             # Another life of the peer's spool; or this node has lost what it had acknowledged.
             self.spool = greeting.spool

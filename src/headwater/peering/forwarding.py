@@ -1,7 +1,8 @@
 """Which messages are new here, and which go on: counters, hops and windows in one place.
 
     a message is published here   `number` gives it its counter; it goes to `Coordination.links(topic)` with 0 hops
-    a run comes over a link       `admit` says which of its messages are new, and whether they may go on
+    a run comes over a link       `admit` says which of its messages are new, and whether they may go on; `look` says
+                                  so before, where there may be no room for them yet
     it goes on                    to `links(topic)` but for the link that it came by, with one hop more, as it is
 
 In a full mesh the hop limit is 1: nothing goes on, and a peer speaks for itself alone.
@@ -51,11 +52,26 @@ class Forwarding:
         self._counter1 += count
         return first
 
-    def admit(self, run: Run, peer: str) -> Admission:
-        """Raises MalformedFrame if the peer may not send it."""
+    def look(self, run: Run, peer: str) -> Admission:
+        """What `admit` would say of a run with positions. What is not applied at once must not count as seen: the link
+        may break before it is, and then it comes again."""
+        origin = self._origin(run, peer)
+        if run.hops >= self.hop_limit or origin == self.node:
+            return Admission(origin, 0, False)
+        if self.hop_limit == MESH:  # there is one way: positions tell what is new
+            return Admission(origin, (1 << run.messages) - 1, False)
+        fresh = self.windows.fresh1(origin, run.boot, run.counter, run.messages)
+        return Admission(origin, fresh, run.hops + 1 < self.hop_limit)
+
+    def _origin(self, run: Run, peer: str) -> str:
         origin = run.origin or peer
         if (run.hops == 0) != (origin == peer):
             raise MalformedFrame(f"a run of {origin} with {run.hops} hops")
+        return origin
+
+    def admit(self, run: Run, peer: str) -> Admission:
+        """Raises MalformedFrame if the peer may not send it."""
+        origin = self._origin(run, peer)
         if run.hops >= self.hop_limit:
             self.stopped += run.messages
             return Admission(origin, 0, False)

@@ -54,6 +54,16 @@ class Window:
                 fresh |= 1 << index
         return fresh
 
+    def fresh(self, counter: int, count: int) -> int:
+        """As `take`, without having seen them."""
+        oldest, newest, bits = max(self.newest, counter + count - 1) - WINDOW, self.newest, self._bits
+        found = 0
+        for index in range(count):
+            each = counter + index
+            if each > newest or (each > oldest and not bits[each % WINDOW >> 3] >> (each & 7) & 1):
+                found |= 1 << index
+        return found
+
     def chunks(self, counter: int, count: int) -> dict[int, bytes]:
         """By number, the parts of the window that these counters are in, as long as they are."""
         first, last = max(counter, self.newest - WINDOW + 1) // CHUNK, (counter + count - 1) // CHUNK
@@ -115,6 +125,10 @@ class Windows:
     def take1(self, origin: str, boot: int, counter: int, count: int) -> int:
         """Which of a run's QoS ≥ 1 messages are new, one bit each, the first the lowest."""
         return self.window(origin, boot).take(counter, count)
+
+    def fresh1(self, origin: str, boot: int, counter: int, count: int) -> int:
+        """As `take1`, without having seen them."""
+        return self.window(origin, boot).fresh(counter, count)
 
     def window(self, origin: str, boot: int) -> Window:
         lives = self._windows.pop(origin, None)

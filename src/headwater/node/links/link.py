@@ -227,6 +227,8 @@ class Link(Peer):
         except MalformedFrame as error:
             self.failed(str(error))
             return True
+        if receiving.held:
+            self.links.try_held_again()
         self._is_suspended = False
         self._read()
         if not self._is_suspended and self.phase == UP:

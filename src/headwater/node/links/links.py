@@ -17,10 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headwater.node.destinations.destination import Destination, Source
-from headwater.node.destinations.fanouts import NOT_FOR_CLIENTS, Fanouts
+from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.link import UP, Link
-from headwater.node.links.receiving import Receiving, Shared
+from headwater.node.links.receiving import NOT_FOR_NODES, Receiving, Shared
 from headwater.node.links.sending import LinkDestination, OutgoingRuns
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.links.spooling import Spooling
@@ -41,8 +41,6 @@ log = logging.getLogger("headwater.cluster")
 
 AGAIN: Final = 0.02
 """Seconds between two attempts to apply what found no room."""
-NOT_FOR_NODES: Final = tuple(each.decode() for each in NOT_FOR_CLIENTS)
-"""Topics that begin so say something about one broker, and stay there."""
 NOBODY: Final[list[Destination]] = []
 ALREADY: Final = "there is a link already"
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from headwater.node.destinations.fanouts import Fanouts
+from headwater.node.destinations.fanouts import NOT_FOR_CLIENTS, Fanouts
 from headwater.node.links.end import MAX_PUBLISHER_BYTES, MAX_PUBLISHERS, PeerEnd
 from headwater.node.links.sending import OutgoingRuns, Relayed, packet_end
 from headwater.node.links.spooling import Spooling
@@ -23,7 +23,7 @@ from headwater.node.plane.channel import Channel, Peer
 from headwater.node.plane.sending import header
 from headwater.node.protocol.server import Server
 from headwater.peering.coordination import Coordination
-from headwater.peering.forwarding import Admission, Forwarding
+from headwater.peering.forwarding import MESH, Admission, Forwarding
 from headwater.peering.frames.frame import MalformedFrame, Publisher, Run
 from headwater.session.connection import CONNECTED
 from headwater.session.translate import message_of
@@ -33,6 +33,8 @@ from headwater.wire.packets import Publish
 from headwater.wire.primitives import ANY_NUMBER
 
 LARGEST_PACKET: Final = 1 << 28
+NOT_FOR_NODES: Final = tuple(each.decode() for each in NOT_FOR_CLIENTS)
+"""Topics that begin so say something about one broker, and stay there."""
 MOST_HELD: Final = 8 << 20
 """Bytes of QoS 1 and 2 that wait here for room: more than a peer may have in flight."""
 
@@ -61,7 +63,6 @@ class Held:
     def __init__(self, run: Run, client_id: str) -> None:
         self.run = run
         self.client_id = client_id
-        self.admission: Admission | None = None
 
 
 class Receiving:
@@ -188,11 +189,7 @@ class Receiving:
         while self.held:
             held = self.held[0]
             size = len(held.run.packets)
-            if held.admission is None:
-                known = self._end.applied.known(held.run)
-                self._drop_from(held, known)
-                if held.run.messages:
-                    held.admission = self._shared.forwarding.admit(held.run, self._end.peer)
+            _drop_from(held, self._end.applied.known(held.run))
             is_done = not held.run.messages or self._apply(held)
             self._held_bytes -= size - len(held.run.packets)
             if not is_done:
@@ -201,37 +198,25 @@ class Receiving:
             self._held_bytes -= len(held.run.packets)
         return True
 
-    def _drop_from(self, held: Held, count: int) -> None:
-        """The first messages of the run are done."""
-        if not count:
-            return
-        run = held.run
-        held.run = run._replace(
-            messages=run.messages - count,
-            counter=run.counter + count,
-            position=run.position + count,
-            packets=_behind(run.packets, count),
-        )
-        if held.admission is not None:
-            held.admission = held.admission._replace(fresh=held.admission.fresh >> count)
-
     def _apply(self, held: Held) -> bool:
         """Whether all of it is applied. Whatever is goes into the next commit, together with how far that is."""
-        admission, run = held.admission, held.run
-        assert admission is not None
+        run, end = held.run, self._end
+        admission = self._shared.forwarding.look(run, end.peer)
         every = (1 << run.messages) - 1
-        if admission.fresh == every and not admission.may_go_on and self._shared.forwarding.hop_limit == 1:
+        if admission.fresh == every and not admission.may_go_on and self._shared.forwarding.hop_limit == MESH:
             done, at = self._feed(run.packets, held.client_id, run.protocol)
             if not self._kept and not self._is_postponed:
                 _check(done == run.messages and at == len(run.packets))
         else:
             done = self._apply_each(held, admission)
         if done:
-            end = self._end
-            end.applied.take(run._replace(messages=done))
+            run = run._replace(messages=done)
+            if self._shared.forwarding.hop_limit > MESH:
+                self._shared.forwarding.admit(run, end.peer)
+            end.applied.take(run)
             self._shared.spooling.keep_window(admission.origin, run.boot, run.counter, done)
             self._shared.spooling.applied(end)
-            self._drop_from(held, done)
+            _drop_from(held, done)
         return not held.run.messages
 
     def _apply_each(self, held: Held, admission: Admission) -> int:
@@ -279,6 +264,8 @@ class Receiving:
         packet = decode(first_byte, body, self._channel.version, FROM_CLIENT, ANY_NUMBER)
         if not isinstance(packet, Publish):
             raise MalformedFrame("something else than PUBLISH in a run")
+        if not packet.topic or packet.topic.startswith(NOT_FOR_NODES):
+            raise MalformedFrame("a topic that is not for other nodes")
         if packet.qos and not server.admission.has_room(packet.topic, None):
             self._kept = header(first_byte, len(body)) + body
             self._channel.busy = True  # for the loop that feeds it: nothing behind it now
@@ -288,6 +275,18 @@ class Receiving:
 
     def postponed(self) -> None:
         self._is_postponed = True
+
+
+def _drop_from(held: Held, count: int) -> None:
+    """The first messages of the run are done."""
+    run = held.run
+    if count:
+        held.run = run._replace(
+            messages=run.messages - count,
+            counter=run.counter + count,
+            position=run.position + count,
+            packets=_behind(run.packets, count),
+        )
 
 
 def _behind(packets: bytes, count: int) -> bytes:

@@ -344,7 +344,8 @@ class HotPath(Collecting):
     def _pubacks(self, channel: Channel, data: bytes, pos: int) -> int:
         """A run of PUBACKs of four bytes; returns where it ends."""
         session = channel.session
-        assert session is not None
+        if session is None:
+            raise MisplacedPacketError("something else than PUBLISH in a run")  # of another node
         outbound = session.outbound
         flights = outbound.flights
         n = len(data)
