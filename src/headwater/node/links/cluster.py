@@ -54,6 +54,8 @@ RESOLVE_TIMEOUT: Final = 5.0
 ALL: Final = ("0.0.0.0", "::", "*")
 MQTT_KEY: Final = "mqtt"
 SOFTWARE_KEY: Final = "software"
+PASSING_KEY: Final = "passing"
+"""In the map of a node that cannot come back: who holds it for dead forgets it at once."""
 
 
 class _Attempts:
@@ -105,6 +107,7 @@ class Cluster:
         self._commit = 0
         self._mqtt = ""
         self._is_running = False
+        self._is_kept = True
         self._has_left = False
 
     # ---- from start to stop --------------------------------------------------------------------------------------
@@ -119,6 +122,7 @@ class Cluster:
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
         identity = begin_life(self._folder, settings.node)
+        self._is_kept = identity.is_kept
         links = self._links = Links(server, settings, identity.node, identity.boot, self._secret)
         links.gossip = self._heard
         links.changed = self._link_changed
@@ -147,13 +151,16 @@ class Cluster:
             self._membership.set(MQTT_KEY, self._mqtt.encode())
 
     def stop(self) -> None:
+        is_for_good = not self._is_kept
+        if self._is_running and is_for_good and self._membership is not None:
+            self._send(self._membership.leave())
         self._is_running = False
         if self._resolving is not None:
             self._resolving.cancel()
         if self._dialer is not None:
             self._dialer.close()
         if self._links is not None:
-            self._links.stop()
+            self._links.stop(is_for_good)
         self._door.close()
 
     def load_certificates(self) -> Callable[[], None]:
@@ -346,7 +353,7 @@ class Cluster:
             node = member.node
             if node == links.node or node in links.up or not member.address or not links.is_neighbour(node):
                 continue
-            if member.state == State.LEFT:
+            if _is_gone(member):
                 continue
             if links.node < node or now - self._past_of(node).since > SECOND:
                 found[member.address] = None
@@ -406,6 +413,8 @@ class Cluster:
         )
         self._membership.seek(self._addresses)
         self._membership.set(SOFTWARE_KEY, version_line().encode()[:64])
+        if not self._is_kept:
+            self._membership.set(PASSING_KEY, b"1")
         self.serves_at([])
 
     def _round(self) -> None:
@@ -459,19 +468,23 @@ class Cluster:
         links, membership = self._links, self._membership
         assert links is not None and membership is not None
         changes = membership.take_changes()
+        if not changes:
+            return
+        view = {each.node: each for each in membership.view(self._server.hot.now)}
         for change in changes:
             log.info("node %s is %s (%s)", change.node, change.after or "forgotten", change.reason)
-            if change.after is None or change.after == State.LEFT:
+            if _is_gone(view.get(change.node)):
                 links.forget(change.node)
                 self._past.pop(change.node, None)
             else:
                 links.join(change.node)
-        if changes:
-            now = self._server.hot.now
-            gone = (State.LEFT,)
-            members = {each.node: each.address for each in membership.view(now) if each.state not in gone}
-            members.pop(links.node, None)
-            links.spooling.keep_members(members)
+        links.spooling.keep_members(
+            {
+                node: member.address
+                for node, member in view.items()
+                if node != links.node and not _is_gone(member) and PASSING_KEY not in member.values
+            }
+        )
 
     def _node_left(self, node: str) -> None:
         if self._links is not None:
@@ -483,6 +496,13 @@ class Cluster:
                 if each.node == node:
                     return each.address
         return ""
+
+
+def _is_gone(member: MemberView | None) -> bool:
+    """Whether nothing is owed to it any more: it is forgotten, has left, or is dead and cannot come back."""
+    if member is None or member.state == State.LEFT:
+        return True
+    return member.state == State.DEAD and PASSING_KEY in member.values
 
 
 def _node_view(member: MemberView, now: float) -> NodeView:

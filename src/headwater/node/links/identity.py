@@ -23,6 +23,8 @@ FILE: Final = "cluster.json"
 class Identity(NamedTuple):
     node: str
     boot: int
+    is_kept: bool
+    """Whether this node can come back: nobody need keep anything for one whose id was made up and kept nowhere."""
 
 
 def begin_life(folder: Path | None, wanted: str) -> Identity:
@@ -46,15 +48,10 @@ def begin_life(folder: Path | None, wanted: str) -> Identity:
         last = boot
     else:
         last = 0
-    identity = Identity(wanted or f"node-{token_hex(4)}", min(max(last + 1, int(time.time())), MAX_BOOT))
-    keep_boot(folder, identity)
-    return identity
-
-
-def keep_boot(folder: Path | None, identity: Identity) -> None:
-    """The next life is above this one."""
+    node, boot = wanted or f"node-{token_hex(4)}", min(max(last + 1, int(time.time())), MAX_BOOT)
     if folder is not None:
         fresh = folder / f"{FILE}.new"
-        write_whole(fresh, json.dumps(identity._asdict()).encode() + b"\n")
+        write_whole(fresh, json.dumps({"node": node, "boot": boot}).encode() + b"\n")
         fresh.replace(folder / FILE)
         sync_folder(folder)
+    return Identity(node, boot, is_kept=bool(folder or wanted))

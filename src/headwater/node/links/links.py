@@ -70,6 +70,8 @@ class Links(Source):
         self.forwarding = Forwarding(node, boot, GRAPH if self.relays else MESH)
         self.spooling = Spooling(server, boot, self.forwarding, settings.max_spool, self.send_owed)
         self.outgoing = OutgoingRuns(server.hot, self.forwarding, self.spooling, settings.link_buffer)
+        if self.relays:
+            self.outgoing.flush_interest = self._flush_interest
         self._shared = Shared(server, self.coordination, self.forwarding, self.spooling, self.outgoing)
         self._destinations: dict[tuple[str, ...], list[Destination]] = {}
         self._fanouts: dict[str, Fanouts] = {}
@@ -95,12 +97,12 @@ class Links(Source):
         self._tick_soon()
         self._beat()
 
-    def stop(self) -> None:
-        """Tell all peers that this node goes, for a while."""
+    def stop(self, is_for_good: bool = False) -> None:
+        """Tell all peers that this node goes, for a while unless it never comes back."""
         self._is_running = False
         for link in [*self.up.values(), *self.greeting]:
             if link.end is not None:
-                link.end.send(Leave(False))
+                link.end.send(Leave(is_for_good))
             link.close("this node stops")
 
     def _wanted(self) -> list[RouteChange]:
@@ -133,7 +135,8 @@ class Links(Source):
         self.spooling.forget(node)
         self.forwarding.windows.forget(node)
         self._destinations.clear()
-        self.server.hot.fanouts.forget("#")
+        for fanouts in (self.server.hot.fanouts, *self._fanouts.values()):
+            fanouts.forget("#")
         self._tick_soon()
 
     def is_neighbour(self, node: str) -> bool:
@@ -286,6 +289,11 @@ class Links(Source):
         if self._tick_at is not None:
             timers.cancel(self._tick_at)
         self._tick_at = timers.at(when, self._run_tick)
+
+    def _flush_interest(self) -> None:
+        """Where messages are relayed, none may overtake what this node knows of who wants it."""
+        if self.coordination.has_work:
+            self._run_tick()
 
     def _run_tick(self) -> None:
         now = self.server.hot.now

@@ -11,6 +11,7 @@ A message that is relayed keeps its id: `relayed` says where it began, and how f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from headwater.message import Delivery, Message
@@ -76,6 +77,8 @@ class OutgoingRuns(Outgoing):
         self.spooling = spooling
         self.link_buffer = link_buffer
         self.relayed: Relayed | None = None
+        self.flush_interest: Callable[[], None] | None = None
+        """Called before a message goes to links, where messages are relayed."""
         self._destination: LinkDestination | None = None
         self._channel: Channel | None = None
         self._client_id = ""
@@ -167,6 +170,8 @@ class OutgoingRuns(Outgoing):
     def _send0(
         self, destination: LinkDestination, data: bytes, count: int, version: int, client_id: str, commit: int
     ) -> None:
+        if self.flush_interest is not None:
+            self.flush_interest()
         forwarding = self.forwarding
         relayed = self.relayed
         origin = b""
