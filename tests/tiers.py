@@ -61,6 +61,7 @@ NOT_FAST: Final = (
     "tests/test_cli_store.py",
     "tests/test_cli_top.py",
     "tests/test_cli_transports.py",
+    "tests/test_cluster_nodes.py",
     "tests/test_examples.py",
     "tests/test_scenarios_against_mosquitto.py",
 )
