@@ -20,11 +20,14 @@ MAX_PUBLISHER_BYTES: Final = 4 << 20
 
 
 class PublisherNumbers:
-    """Runs name their clients by numbers, of which the peer is told (`Publisher`) before the first run."""
+    """Runs name their clients by numbers, of which the peer is told (`Publisher`) before the first run. The peer keeps
+    what it was told: numbers that were freed and not given again are told without a name."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, int], int] = {}
         self._free: list[int] = []
+        self.freed: list[int] = []
+        """By the last `give`, which the peer has to be told."""
         self._bytes = 0
 
     def get(self, client_id: str, protocol: int) -> int:
@@ -34,11 +37,16 @@ class PublisherNumbers:
     def give(self, client_id: str, protocol: int) -> int:
         """A number that nobody has any more; the peer has to be told."""
         size = len(client_id.encode())
+        freed = self.freed = []
         while self._numbers and (len(self._numbers) >= MAX_PUBLISHERS or self._bytes + size > MAX_PUBLISHER_BYTES):
             oldest = next(iter(self._numbers))
-            self._free.append(self._numbers.pop(oldest))
+            freed.append(self._numbers.pop(oldest))
             self._bytes -= len(oldest[0].encode())
-        number = self._free.pop() if self._free else len(self._numbers)
+        if freed:
+            number = freed.pop()
+            self._free += freed
+        else:
+            number = self._free.pop() if self._free else len(self._numbers)
         self._numbers[client_id, protocol] = number
         self._bytes += size
         return number
@@ -106,5 +114,7 @@ class PeerEnd:
         number = self.publishers.get(client_id, protocol)
         if number < 0:
             number = self.publishers.give(client_id, protocol)
+            for freed in self.publishers.freed:
+                self.write(v1.encode(Publisher(freed, protocol, "")))
             self.write(v1.encode(Publisher(number, protocol, client_id)))
         return number
