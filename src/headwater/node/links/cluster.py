@@ -22,8 +22,8 @@ from headwater.build_info import version_line
 from headwater.node.links.contexts import LinkContexts, identities
 from headwater.node.links.dialing import Dialer
 from headwater.node.links.identity import begin_life
-from headwater.node.links.link import Link
-from headwater.node.links.links import ALREADY, Links
+from headwater.node.links.link import ALREADY, Link
+from headwater.node.links.links import Links
 from headwater.node.links.listening import LinkDoor
 from headwater.node.links.resolving import Resolver
 from headwater.node.links.settings import PORT, ClusterSettings
@@ -309,7 +309,7 @@ class Cluster:
             if node:
                 self._node_at[link.dialed] = node
             if link.why and link.why != ALREADY and (self._links is None or node not in self._links.up):
-                self._failed(attempts, link.why, now)
+                self._failed(link.dialed, attempts, link.why, now)
             else:
                 attempts.pause, attempts.reason = FIRST_PAUSE, ""
         if not node or link.end is None:
@@ -323,9 +323,10 @@ class Cluster:
             past.links += 1
             self._greet_by_gossip(link)
 
-    def _failed(self, attempts: _Attempts, why: str, now: float) -> None:
+    def _failed(self, address: str, attempts: _Attempts, why: str, now: float) -> None:
         if why != attempts.reason:
             attempts.reason = why
+            log.info("no link with %s: %s; trying again", address, why)
         attempts.next = now + attempts.pause * (0.5 + self._random.random())
         attempts.pause = min(2 * attempts.pause, LONGEST_PAUSE)
 
@@ -371,9 +372,7 @@ class Cluster:
             now = self._server.hot.now
             if channel is None:
                 attempts.is_under_way = False
-                if attempts.reason != reason:
-                    log.info("cannot reach %s: %s; trying again", address, reason)
-                self._failed(attempts, reason, now)
+                self._failed(address, attempts, reason, now)
             elif self._links is not None and self._is_running:
                 self._links.open(channel, address)
 
@@ -388,7 +387,7 @@ class Cluster:
             found = seed_addresses(seeds, resolved, own=[self.address, *self._door.addresses])
             with self._server.turn():
                 if self._links is not None and self._membership is not None and not self._has_left:
-                    known = [each for each in self._links.spooling.members.values() if each not in found]
+                    known = [each for each in self._links.spooling.members.values() if each and each not in found]
                     self._addresses = [*found, *known]
                     self._membership.seek(self._addresses)
             await asyncio.sleep(RESOLVE_AGAIN)
@@ -406,7 +405,7 @@ class Cluster:
 
     def _begin_membership(self, generation: int) -> None:
         assert self._links is not None
-        self._addresses = list(self._links.spooling.members.values())
+        self._addresses = [each for each in self._links.spooling.members.values() if each]
         timing = Timing(interval=self.settings.heartbeat)
         self._membership = Membership(
             *(self.settings.name, self._links.node, generation, self.address, self._random, timing)

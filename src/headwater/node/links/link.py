@@ -46,8 +46,10 @@ log = logging.getLogger("headwater.cluster")
 
 GREETING: Final = 0
 PROVING: Final = 1
-UP: Final = 2
-CLOSED: Final = 3
+AWAITING: Final = 2
+UP: Final = 3
+CLOSED: Final = 4
+ALREADY: Final = "there is a link already"
 LARGEST_RUN: Final = 1 << 28
 """Bytes of packets: the largest of MQTT fits, whatever this node takes from its own clients."""
 
@@ -72,7 +74,7 @@ class Link(Peer):
         self.bytes_received = 0
         self.why = ""
         """Why it is closed."""
-        self._frames_before = 0
+        self._frames_sent = 0
         self._is_suspended = False
         self._has_answered = True
         self._has_greeted = False
@@ -145,14 +147,20 @@ class Link(Peer):
     def _before_it_is_up(self, frame: Frame) -> None:
         if isinstance(frame, Refuse):
             self.close(f"refused by the other node: {frame.reason}")
-        elif isinstance(frame, Proof) and self.phase == PROVING:
+        elif self.phase == PROVING:
             assert self.hello is not None
-            if not is_proven(self.links.secret, self.ours, self.hello, frame):
+            if not isinstance(frame, Proof):
+                self.refuse("a join secret is asked for (cluster.secret), and the other node has none")
+            elif not is_proven(self.links.secret, self.ours, self.hello, frame):
                 self.refuse("the join secret is another one")
-                return
-            self._up(frames_sent=1)
+            else:
+                self._is_right()
+        elif isinstance(frame, Proof):
+            self.refuse("the other node has a join secret (cluster.secret), and this one has none")
         else:
-            raise MalformedFrame(f"{type(frame).__name__} before the link is up")
+            self._up()
+            if self.phase == UP:
+                self._frame(frame)
 
     def _greet(self) -> None:
         self._has_greeted = True
@@ -168,11 +176,19 @@ class Link(Peer):
             self.refuse(why)
         elif self.links.secret:
             self.phase = PROVING
+            self._frames_sent = 1
             self._write(v1.encode(proof(self.links.secret, self.ours, hello)))
         else:
-            self._up(frames_sent=0)
+            self._is_right()
 
-    def _up(self, frames_sent: int) -> None:
+    def _is_right(self) -> None:
+        """There is nothing against the other node. Who has dialed waits for the first frame: it may be a Refuse."""
+        if self.dialed:
+            self.phase = AWAITING
+        else:
+            self._up()
+
+    def _up(self) -> None:
         why = self.links.admit(self)
         if why:
             self.refuse(why)
@@ -181,8 +197,7 @@ class Link(Peer):
         self.channel.state = CONNECTED
         self.channel.known = True
         self.since = self.links.server.hot.now
-        self._frames_before = self.reader.frames
-        self.links.is_up(self, frames_sent)
+        self.links.is_up(self, self._frames_sent)
 
     # ---- time ----------------------------------------------------------------------------------------------------
 
@@ -262,6 +277,8 @@ class Link(Peer):
     # ---- the end -------------------------------------------------------------------------------------------------
 
     def refuse(self, why: str) -> None:
+        if why != ALREADY:
+            log.info("refused a link with node %s (%s): %s", self.node or "?", self.channel.address, why)
         self._write(v1.encode(Refuse(why[:200])))
         self.close(why)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.node.destinations.destination import Destination, Source
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.links.end import PeerEnd
-from headwater.node.links.link import UP, Link
+from headwater.node.links.link import ALREADY, UP, Link
 from headwater.node.links.receiving import NOT_FOR_NODES, Receiving, Shared
 from headwater.node.links.sending import LinkDestination, OutgoingRuns
 from headwater.node.links.settings import ClusterSettings
@@ -42,7 +42,6 @@ log = logging.getLogger("headwater.cluster")
 AGAIN: Final = 0.02
 """Seconds between two attempts to apply what found no room."""
 NOBODY: Final[list[Destination]] = []
-ALREADY: Final = "there is a link already"
 
 
 class Links(Source):
