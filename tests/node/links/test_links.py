@@ -353,17 +353,17 @@ def test_leave_of_a_peer_ends_its_link() -> None:
     assert node.left == ["a"]
 
 
-def test_a_slow_way_does_not_end_a_link_on_which_something_moves() -> None:
+@pytest.mark.parametrize("sender", [0, 1])
+def test_a_slow_way_does_not_end_a_link_on_which_something_moves(sender: int) -> None:
     """A frame may take longer than `patience`."""
     net = pair(method="flood", heartbeat=1.0, patience=5.0)
-    a, b = net.nodes
-    client, publisher = b.client("s"), a.client("p")
+    client, publisher = net.nodes[1 - sender].client("s"), net.nodes[sender].client("p")
     subscribe(net, client, "t")
     wire = net.wires[0]
     publish(publisher, "t", bytes(4 << 20), 1)
     for _ in range(20):
-        wire.move(0, 1 << 18)
-        wire.move(1)
+        wire.move(sender, 1 << 18)
+        wire.move(1 - sender)
         for node in net.nodes:
             node.broker.later(1.0)
     net.settle()

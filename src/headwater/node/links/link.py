@@ -48,6 +48,8 @@ GREETING: Final = 0
 PROVING: Final = 1
 UP: Final = 2
 CLOSED: Final = 3
+MOVING: Final = 65536
+"""Bytes between two heartbeats with which a frame that is not whole makes progress."""
 LARGEST_RUN: Final = 1 << 28
 """Bytes of packets: the largest of MQTT fits, whatever this node takes from its own clients."""
 
@@ -72,7 +74,7 @@ class Link(Peer):
         self.bytes_received = 0
         self.why = ""
         """Why it is closed."""
-        self._frames_before = 0
+        self._bytes_before = 0
         self._is_suspended = False
         self._has_answered = True
         self._has_greeted = False
@@ -181,7 +183,6 @@ class Link(Peer):
         self.channel.state = CONNECTED
         self.channel.known = True
         self.since = self.links.server.hot.now
-        self._frames_before = self.reader.frames
         self.links.is_up(self, frames_sent)
 
     # ---- time ----------------------------------------------------------------------------------------------------
@@ -191,6 +192,10 @@ class Link(Peer):
         if self.phase == UP and self.end is not None:
             if self._is_suspended or self.channel.paused:
                 self.liveness.heard(now)  # it is this node that does not read
+            is_moving = self.reader.kept > 0 and self.bytes_received - self._bytes_before >= MOVING
+            self._bytes_before = self.bytes_received
+            if is_moving:
+                self.liveness.moves(now)
             state = self.liveness.judge(now)
             if state != LIVE:
                 self.close(f"{state} for {self.liveness.patience:g} s")
@@ -198,12 +203,14 @@ class Link(Peer):
             if self.dialed:
                 self.end.send(self.liveness.beat(self.reader.frames, now))
                 self._has_answered = False
+            elif is_moving:
+                self.end.send(self.liveness.beat(self.reader.frames, now, is_answer=True))
         elif now - self.since > self.liveness.patience:
             self.close("no Hello in time")
 
     def _heartbeat(self, end: PeerEnd, frame: Heartbeat) -> None:
         now = self.links.server.hot.now
-        self.liveness.received(frame, end.frames_sent, now)
+        self.liveness.received(frame, end.frames_sent, now, end.large)
         if not self.dialed and frame.sequence % 2:
             end.send(self.liveness.beat(self.reader.frames, now, is_answer=True))
         elif self.dialed and not self._has_answered:
