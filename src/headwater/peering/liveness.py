@@ -4,7 +4,8 @@ Who has dialed sends a Heartbeat every `interval` seconds, the other side answer
 that both measure the way. Each says how many frames of the other its sender has dealt with. A link is
 SILENT if nothing has come for `patience` seconds, and STUCK if frames were sent that long ago and the other's number
 has not grown since: its process answers, but its loop does not take what it is sent. Either way the link is to be
-closed. Time in which this node did not look itself (it was stopped, or slow) does not count against the other.
+closed. A large frame may take longer than that: while its bytes come, the receiver of it sends heartbeats, and for who
+sent it that is progress. Time in which this node did not look itself (it was stopped, or slow) does not count against the other.
 """
 
 from __future__ import annotations
@@ -38,13 +39,18 @@ class Liveness:
         """Something came."""
         self._quiet_since = now
 
-    def received(self, frame: Heartbeat, sent_frames: int, now: float) -> None:
-        """Raises MalformedFrame: the peer has dealt with more than it was sent."""
+    def moves(self, now: float) -> None:
+        """Much came of a frame that is not whole."""
+        self._quiet_since = self._stuck_since = now
+
+    def received(self, frame: Heartbeat, sent_frames: int, now: float, large: int = 0) -> None:
+        """`large`: the number of the last large frame that was sent. Raises MalformedFrame: the peer has dealt with
+        more than it was sent."""
         if frame.processed > sent_frames or frame.echo > self._sequence:
             raise MalformedFrame("a heartbeat of what was never sent")
         self.heard(now)
         self._heard = max(self._heard, frame.sequence)
-        if frame.processed > self._processed or frame.processed == sent_frames:
+        if frame.processed > self._processed or frame.processed == sent_frames or frame.processed < large:
             self._processed = frame.processed
             self._stuck_since = now
         at = self._sent.get(frame.echo)

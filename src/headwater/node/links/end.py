@@ -19,6 +19,10 @@ MAX_PUBLISHER_BYTES: Final = 4 << 20
 """Of their ids."""
 
 
+LARGE: Final = 1 << 20
+"""Bytes of a run that may take long to send."""
+
+
 class PublisherNumbers:
     """Runs name their clients by numbers, of which the peer is told (`Publisher`) before the first run. The peer keeps
     what it was told: numbers that were freed and not given again are told without a name."""
@@ -63,6 +67,8 @@ class PeerEnd:
         self.publishers = PublisherNumbers()
         self.frames_sent = 0
         """Over this link, the Hello not counted."""
+        self.large = 0
+        """The number of the last large one."""
         self.bytes_sent = 0
         self.messages_sent = 0
         self.messages_received = 0
@@ -75,6 +81,7 @@ class PeerEnd:
     def link_up(self, channel: Channel, frames_sent: int) -> None:
         self.channel = channel
         self.frames_sent = frames_sent
+        self.large = 0
         self.publishers = PublisherNumbers()
 
     def link_down(self) -> None:
@@ -96,6 +103,8 @@ class PeerEnd:
         """The same for a run, in two pieces."""
         self.frames_sent += 1
         self.bytes_sent += len(head) + len(packets)
+        if len(packets) > LARGE:
+            self.large = self.frames_sent
         self.messages_sent += messages
         channel.out.append(head)
         channel.out.append(packets)

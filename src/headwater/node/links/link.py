@@ -50,6 +50,8 @@ AWAITING: Final = 2
 UP: Final = 3
 CLOSED: Final = 4
 ALREADY: Final = "there is a link already"
+MOVING: Final = 65536
+"""Bytes between two heartbeats with which a frame that is not whole makes progress."""
 LARGEST_RUN: Final = 1 << 28
 """Bytes of packets: the largest of MQTT fits, whatever this node takes from its own clients."""
 
@@ -75,6 +77,7 @@ class Link(Peer):
         self.why = ""
         """Why it is closed."""
         self._frames_sent = 0
+        self._bytes_before = 0
         self._is_suspended = False
         self._has_answered = True
         self._has_greeted = False
@@ -206,6 +209,10 @@ class Link(Peer):
         if self.phase == UP and self.end is not None:
             if self._is_suspended or self.channel.paused:
                 self.liveness.heard(now)  # it is this node that does not read
+            is_moving = self.reader.kept > 0 and self.bytes_received - self._bytes_before >= MOVING
+            self._bytes_before = self.bytes_received
+            if is_moving:
+                self.liveness.moves(now)
             state = self.liveness.judge(now)
             if state != LIVE:
                 self.close(f"{state} for {self.liveness.patience:g} s")
@@ -213,12 +220,14 @@ class Link(Peer):
             if self.dialed:
                 self.end.send(self.liveness.beat(self.reader.frames, now))
                 self._has_answered = False
+            elif is_moving:
+                self.end.send(self.liveness.beat(self.reader.frames, now, is_answer=True))
         elif now - self.since > self.liveness.patience:
             self.close("no Hello in time")
 
     def _heartbeat(self, end: PeerEnd, frame: Heartbeat) -> None:
         now = self.links.server.hot.now
-        self.liveness.received(frame, end.frames_sent, now)
+        self.liveness.received(frame, end.frames_sent, now, end.large)
         if not self.dialed and frame.sequence % 2:
             end.send(self.liveness.beat(self.reader.frames, now, is_answer=True))
         elif self.dialed and not self._has_answered:

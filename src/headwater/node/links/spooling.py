@@ -110,6 +110,7 @@ class Spooling(Contributor):
         self.max_bytes = max_bytes
         self.send = send
         self.ends: dict[str, PeerEnd] = {}
+        self._made = 0
         self.members: dict[str, str] = {}
         self._journal: Journal | None = core.journal
         self._journaled: JournalStorage | None = None
@@ -141,7 +142,11 @@ class Spooling(Contributor):
         """That of a member; made if there is none yet."""
         end = self.ends.get(peer)
         if end is None:
-            spool = LinkSpool(self._storage, peer, self.boot, self.max_bytes, hop_limit=self.forwarding.hop_limit)
+            # One that was forgotten and comes back knows how far it had come in the spool that is void: no two of them
+            # have the same name, in this life or another one.
+            name = (self.boot << 32) + self._made
+            self._made += 1
+            spool = LinkSpool(self._storage, peer, name, self.max_bytes, hop_limit=self.forwarding.hop_limit)
             end = PeerEnd(self.core.hot, peer, spool, Applied(*self._applied.pop(peer, (0, 0))))
             self.ends[peer] = end
         return end
