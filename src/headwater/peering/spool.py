@@ -10,8 +10,8 @@ the peer would take for one that it has. The publisher is acknowledged when its 
 block is dropped when the peer has acknowledged its last message, which it does when what follows from it is on the
 peer's disk. After a reconnect the peer says how far it has come (Resume), and the rest is sent again.
 
-A spool has a name, for which the boot that made it serves: one that is empty at a start counts anew under another name,
-so that nothing has to be written when the last block is dropped.
+A spool has a name, made of the boot: one that is empty at a start counts anew under another name, so that nothing has to
+be written when the last block is dropped. So does one of a peer that was forgotten and is back: it has another name.
 
 Full: `has_room` is False, and publishers are paused, as for the store. Relayed messages may use a share more for each
 hop that they have come, up to twice the bound: whoever is further on its way never waits for those behind it, so nodes
@@ -96,13 +96,13 @@ class MemoryStorage:
 
 
 class LinkSpool:
-    """Of one peer. `boot` names it if there is nothing from before."""
+    """Of one peer. `name` is its name if there is nothing from before."""
 
     def __init__(
         self,
         storage: SpoolStorage,
         peer: str,
-        boot: int,
+        name: int,
         max_bytes: int = MAX_BYTES,
         in_flight: int = IN_FLIGHT,
         hop_limit: int = 1,
@@ -113,7 +113,7 @@ class LinkSpool:
         self.hop_limit = hop_limit
         self._storage = storage
         self._blocks = deque(storage.blocks(peer))
-        self.spool = self._blocks[0].spool if self._blocks else boot
+        self.spool = self._blocks[0].spool if self._blocks else name
         self.acknowledged = self._blocks[0].first - 1 if self._blocks else 0
         self.appended = self._blocks[-1].first + self._blocks[-1].messages - 1 if self._blocks else 0
         self.sealed = self.durable = self.appended

@@ -71,3 +71,59 @@ def test_time_in_a_spool_counts_for_messages_that_expire(tmp_path: Path) -> None
     [(first, left), (last, _)] = run(main())
     assert (first, last) == (b"long", b"last")
     assert left is not None and 90 < left < 100
+
+
+def test_a_node_that_was_forgotten_gets_what_is_published_when_it_is_back(tmp_path: Path) -> None:
+    """The others owed it nothing more, and count anew."""
+
+    async def main() -> list[bytes]:
+        async with node("a", tmp_path) as a:
+            async with node("b", tmp_path, a) as b:
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                async with subscriber(b) as client, Client(HOST, a.port) as publisher:
+                    await client.subscribe("#", qos=1)
+                    for number in range(10):
+                        await publisher.publish("t", b"before %d" % number, qos=1)
+                    await come(client, b"before 9")
+            await until(lambda: is_forgotten(a, "b"))
+            async with node("b", tmp_path, a) as b, subscriber(b) as client, Client(HOST, a.port) as publisher:
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                for number in range(20):
+                    await publisher.publish("t", b"after %d" % number, qos=1)
+                return [message.payload for message in await come(client, b"after 19")]
+
+    assert run(main()) == [b"after %d" % number for number in range(20)]
+
+
+def is_forgotten(broker: Broker, name: str) -> bool:
+    """Ask for it as soon as the node is held for dead."""
+    cluster = broker.cluster
+    assert cluster is not None
+    for each in cluster.view().nodes:
+        if each.node == name:
+            if each.state == "dead":
+                cluster.forget(name)
+            return False
+    return True
+
+
+def test_a_node_that_left_and_joins_again_gets_what_is_published_then(tmp_path: Path) -> None:
+    async def main() -> list[bytes]:
+        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b:
+            assert a.cluster is not None and b.cluster is not None
+            await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+            async with subscriber(b) as client, Client(HOST, a.port) as publisher:
+                await client.subscribe("#", qos=1)
+                for number in range(10):
+                    await publisher.publish("t", b"before %d" % number, qos=1)
+                await come(client, b"before 9")
+                b.cluster.leave()
+                await until(lambda: is_linked(a) and is_linked(b))
+                await publisher.publish("t", b"without", qos=1)
+                b.cluster.join([a.cluster.address])
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                for number in range(20):
+                    await publisher.publish("t", b"after %d" % number, qos=1)
+                return [message.payload for message in await come(client, b"after 19")]
+
+    assert run(main()) == [b"after %d" % number for number in range(20)]

@@ -121,6 +121,9 @@ class Spooling(Contributor):
         """By commit: up to where spool and applied are in it; the latter with the spool's name."""
         self._chunks: dict[bytes, bytes] = {}
         self._are_members_new = False
+        self._forgotten = 0
+        """Members, in this life: one that comes back has another spool, which has to have another name, as it counts
+        from the beginning, and the peer may remember how far the first one was."""
         if self._journal is not None:
             self._take_up(self._journal)
 
@@ -141,7 +144,8 @@ class Spooling(Contributor):
         """That of a member; made if there is none yet."""
         end = self.ends.get(peer)
         if end is None:
-            spool = LinkSpool(self._storage, peer, self.boot, self.max_bytes, hop_limit=self.forwarding.hop_limit)
+            name = self.boot + (self._forgotten << 32)
+            spool = LinkSpool(self._storage, peer, name, self.max_bytes, hop_limit=self.forwarding.hop_limit)
             end = PeerEnd(self.core.hot, peer, spool, Applied(*self._applied.pop(peer, (0, 0))))
             self.ends[peer] = end
         return end
@@ -150,6 +154,7 @@ class Spooling(Contributor):
         """It is no member any more: what it was owed is void."""
         end = self.ends.pop(peer, None)
         if end is not None:
+            self._forgotten += 1
             end.spool.discard()
             self._relieve(end)
             self._changed.pop(end, None)
