@@ -39,10 +39,15 @@ KEPT = (
     "00000014" "0400" "0001" "0000000000000000" "00000001" "0161" "0000"
 )  # fmt: skip
 
+EXPIRING = SpooledRun(5, 0, 1, 3, "a", 1, "", b"\x32\0", 0x1234)
+KEPT_EXPIRING = "02" "0000001e" "0500" "0001" "0000000000000003" "00000001" "0000000000001234" "0161" "0000" "3200"
+
 
 def test_bytes_of_blocks_are_frozen() -> None:
     assert encode_block(BLOCK).hex() == KEPT
     assert decode_block(bytes.fromhex(KEPT)) == BLOCK
+    assert encode_block([EXPIRING]).hex() == KEPT_EXPIRING
+    assert decode_block(bytes.fromhex(KEPT_EXPIRING)) == [EXPIRING]
 
 
 @given(st.binary(max_size=60))

@@ -31,7 +31,8 @@ from headwater.peering.frames.fields import Fields
 from headwater.peering.frames.frame import MalformedFrame, Spool
 
 FORM: Final = 1
-"""Of blocks on disk."""
+EXPIRING: Final = 2
+"""Forms of blocks on disk: the second where a message of it expires."""
 MAX_BYTES: Final = 256 << 20
 IN_FLIGHT: Final = 1 << 20
 RECENT: Final = 1 << 20
@@ -41,7 +42,8 @@ ENTRY: Final = 64
 
 
 class SpooledRun(NamedTuple):
-    """`messages` PUBLISH packets of one client as they came in; see `frames.Run`. `origin` is never ""."""
+    """`messages` PUBLISH packets of one client as they came in; see `frames.Run`. `origin` is never "". `expires` is
+    when all of them do, in milliseconds of Unix time; 0: never."""
 
     protocol: int
     hops: int
@@ -51,6 +53,7 @@ class SpooledRun(NamedTuple):
     boot: int
     client_id: str
     packets: bytes
+    expires: int = 0
 
 
 class Block(NamedTuple):
@@ -244,12 +247,16 @@ class LinkSpool:
 
 def encode_block(runs: list[SpooledRun]) -> bytes:
     """form:1, then for each run
-    size:4 protocol:1 hops:1 count:2 counter:8 boot:4 origin:text1 client:text2 packets"""
-    made = bytearray((FORM,))
+    size:4 protocol:1 hops:1 count:2 counter:8 boot:4 [expires:8, in the form EXPIRING] origin:text1 client:text2
+    packets"""
+    form = EXPIRING if any(run.expires for run in runs) else FORM
+    made = bytearray((form,))
     for run in runs:
         origin, client = run.origin.encode(), run.client_id.encode()
         entry = bytearray((run.protocol, run.hops))
         entry += run.messages.to_bytes(2, "big") + run.counter.to_bytes(8, "big") + run.boot.to_bytes(4, "big")
+        if form == EXPIRING:
+            entry += run.expires.to_bytes(8, "big")
         entry += len(origin).to_bytes(1, "big") + origin + len(client).to_bytes(2, "big") + client
         made += (len(entry) + len(run.packets)).to_bytes(4, "big") + entry + run.packets
     return bytes(made)
@@ -258,12 +265,14 @@ def encode_block(runs: list[SpooledRun]) -> bytes:
 def decode_block(data: bytes) -> list[SpooledRun]:
     """Raises MalformedFrame: the disk has something else than was written."""
     fields = Fields(data)
-    if fields.u8() != FORM:
+    form = fields.u8()
+    if form not in (FORM, EXPIRING):
         raise MalformedFrame("a block of a spool in an unknown form")
     found = []
     while fields.at < len(data):
         entry = Fields(fields.take(fields.u32()))
         protocol, hops, count, counter, boot = entry.u8(), entry.u8(), entry.u16(), entry.u64(), entry.u32()
+        expires = entry.u64() if form == EXPIRING else 0
         origin, client_id = entry.node(), entry.text(entry.u16())
-        found.append(SpooledRun(protocol, hops, count, counter, origin, boot, client_id, entry.rest()))
+        found.append(SpooledRun(protocol, hops, count, counter, origin, boot, client_id, entry.rest(), expires))
     return found

@@ -78,7 +78,7 @@ class Client:
 
     def connect(self) -> None:
         try:
-            self.connection = Connection(self.world.port, self.version)
+            self.connection = Connection(self.world.port_of(self), self.version)
         except OSError:
             self.wake = self.world.now + RETRY
             return

@@ -28,6 +28,10 @@ class World:
         self.now = time.monotonic()
         self._selector = selectors.DefaultSelector()
 
+    def port_of(self, client: Client) -> int:
+        """Where a client connects."""
+        return self.port
+
     def note(self, event: Event) -> None:
         self.history.add(event)
 

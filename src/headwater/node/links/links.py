@@ -21,7 +21,7 @@ from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.link import ALREADY, UP, Link
 from headwater.node.links.receiving import NOT_FOR_NODES, Receiving, Shared
-from headwater.node.links.sending import LinkDestination, OutgoingRuns
+from headwater.node.links.sending import LinkDestination, OutgoingRuns, aged
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.links.spooling import Spooling
 from headwater.node.plane.timers import Timer
@@ -324,11 +324,12 @@ class Links(Source):
         for position, run in end.spool.take():
             number = end.number_of(run.client_id, run.protocol)
             origin = b"" if run.origin == self.node else run.origin.encode()
+            packets = aged(run.packets, run.expires) if run.expires else run.packets
             head = run_head(
                 *(run.protocol, run.hops, run.messages, number, run.counter),
-                *(origin, run.boot, position, len(run.packets)),
+                *(origin, run.boot, position, len(packets)),
             )
-            end.write_run(channel, head, run.packets, run.messages)
+            end.write_run(channel, head, packets, run.messages)
 
     def try_held_again(self) -> None:
         """Something that came found no room."""

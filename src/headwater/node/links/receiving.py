@@ -271,6 +271,8 @@ class Receiving:
             self._channel.busy = True  # for the loop that feeds it: nothing behind it now
             return
         server.stats.messages_received += 1
+        if packet.qos and packet.properties is not None and packet.properties.message_expiry_interval == 0:
+            return  # its time was over when it was sent
         server.publishing.take_from_node(message_of(packet, self._channel.client_id, server.hot.now))
 
     def postponed(self) -> None:

@@ -7,14 +7,19 @@ are up, unless too much waits for one; QoS 1 and 2 go into the spool of each, up
 once to each node that wants it, however many want it there.
 
 A message that is relayed keeps its id: `relayed` says where it began, and how far it has come.
+
+One that expires is a run of its own. What it waits in a spool counts (`aged`), as it does in a session [MQTT-3.3.2-6];
+one whose time is over is sent all the same, with none left, because positions have no gaps, and the peer drops it.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import Final
 
-from headwater.message import Delivery, Message
+from headwater.message import NEVER, Delivery, Message
 from headwater.node.destinations.destination import Destination, Run
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.spooling import Spooling
@@ -26,9 +31,12 @@ from headwater.peering.frames import v1
 from headwater.peering.frames.frame import MAX_COUNT
 from headwater.peering.spool import SpooledRun
 from headwater.session.session import Session
-from headwater.session.translate import publish_properties
+from headwater.session.translate import ROUNDING, publish_properties
+from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.encode import encode
+from headwater.wire.framing import PacketReader
 from headwater.wire.packets import V5, Publish
+from headwater.wire.primitives import ANY_NUMBER
 
 LARGEST_RUN: Final = 256 << 10
 """Bytes of packets from which on a run is closed."""
@@ -132,7 +140,8 @@ class OutgoingRuns(Outgoing):
             return
         self.spooling.touch()
         channel = None if publisher is None else publisher.connection
-        self._spool(destination, data, 1, V5, client_id, channel if isinstance(channel, Channel) else None)
+        expires = 0 if message.expires_at == NEVER else int(1000 * (time.time() + message.expires_at - sending.now))
+        self._spool(destination, data, 1, V5, client_id, channel if isinstance(channel, Channel) else None, expires)
 
     def _open(self, destination: LinkDestination, run: Run, qos: int) -> None:
         if self.is_open:
@@ -205,21 +214,34 @@ class OutgoingRuns(Outgoing):
         version: int,
         client_id: str,
         channel: Channel | None,
+        expires: int = 0,
     ) -> None:
         forwarding = self.forwarding
         relayed = self.relayed
         if relayed is None:
             counter = forwarding.number1(count)
-            run = SpooledRun(version, 0, count, counter, forwarding.node, forwarding.boot, client_id, data)
+            run = SpooledRun(version, 0, count, counter, forwarding.node, forwarding.boot, client_id, data, expires)
         else:
             run = SpooledRun(
-                version, relayed.hops, count, relayed.counter, relayed.origin, relayed.boot, client_id, data
+                *(version, relayed.hops, count, relayed.counter, relayed.origin, relayed.boot, client_id, data),
+                expires,
             )
         for end in destination.ends:
             end.spool.append(run)
             if not end.spool.has_room():
                 self.spooling.is_full(end, None if relayed is not None else channel)
         self.spooling.appended()
+
+
+def aged(packet: bytes, expires: int) -> bytes:
+    """A PUBLISH packet of 5.0 with the time that is left until then (milliseconds of Unix time), 0 if there is none."""
+    reader = PacketReader()
+    reader.feed(packet)
+    [(first_byte, body)] = list(reader)
+    found = decode(first_byte, body, V5, FROM_CLIENT, ANY_NUMBER)
+    assert isinstance(found, Publish) and found.properties is not None
+    found.properties.message_expiry_interval = max(0, math.ceil(expires / 1000 - time.time() - ROUNDING))
+    return encode(found, V5)
 
 
 def packet_end(data: bytes, at: int) -> int:

@@ -1,0 +1,74 @@
+"""A cluster as a part of a campaign: what is done to it in an episode, and what is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from headwater_lab.chaos.checker import Violation
+from headwater_lab.chaos.lives import BrokerFailed
+from headwater_lab.cluster_chaos.checker import CLUSTER_KINDS
+from headwater_lab.cluster_chaos.episode import ClusterEpisode
+from headwater_lab.cluster_chaos.faults import Faults
+from headwater_lab.kill_campaign import EpisodeOutcome, Part, Totals
+
+
+@dataclass(slots=True)
+class ChaoticCluster:
+    disk: str
+    heartbeat: float
+    patience: float
+    faults: Faults = field(default_factory=Faults)
+    healed: dict[str, list[float]] = field(default_factory=dict)
+    """By kind of fault, seconds."""
+
+    def part(self) -> Part:
+        return Part(self.disk, self._episode, _line, self._facts, CLUSTER_KINDS, at_least=1)
+
+    def _episode(self, seed: int, folder: Path, faults: int) -> EpisodeOutcome:
+        episode = ClusterEpisode(seed, folder, self.disk, self.faults, self.heartbeat, self.patience)
+        try:
+            episode.run(faults)
+        except BrokerFailed as error:
+            text = str(error)
+            kind = "healing" if text.startswith("healing") else "node"
+            episode.outcome.wrong.append(str(Violation(kind, len(episode.world.history.events), text)))
+        for kind, seconds in episode.healed:
+            self.healed.setdefault(kind, []).append(seconds)
+        if episode.outcome.wrong:
+            episode.world.history.save(folder / "history.ndjson")
+        return episode.outcome
+
+    def _facts(self, totals: Totals) -> dict[str, Any]:
+        counts = totals.counts
+        every = [seconds for each in self.healed.values() for seconds in each]
+        return {
+            "faults": dict(sorted(totals.kills.items())),
+            "episodes": totals.episodes,
+            "heartbeat in s": self.heartbeat,
+            "patience in s": self.patience,
+            "messages published": counts["published"],
+            "publish packets sent": counts["sent"],
+            "messages acknowledged": counts["acknowledged"],
+            "deliveries": counts["received"],
+            "slowest start in s": round(totals.longest.get("start", 0.0), 3),
+            "healed in s": {"all": _spread(every)} | {kind: _spread(each) for kind, each in sorted(self.healed.items())},
+        }
+
+
+def _spread(seconds: list[float]) -> dict[str, float]:
+    if not seconds:
+        return {"times": 0}
+    p99 = quantiles(seconds, n=100, method="inclusive")[98] if len(seconds) > 1 else seconds[0]
+    return {
+        "times": len(seconds),
+        "median": round(median(seconds), 3),
+        "p99": round(p99, 3),
+        "longest": round(max(seconds), 3),
+    }
+
+
+def _line(totals: Totals) -> str:
+    return f"{totals.counts['acknowledged']:8,d} acknowledged, {totals.counts['received']:9,d} delivered"

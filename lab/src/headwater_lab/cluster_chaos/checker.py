@@ -1,0 +1,75 @@
+"""What must not be, where nodes may be no members for a while: then nobody owes them anything, nor they others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from headwater_lab.chaos.checker import KINDS, Checker, Violation
+from headwater_lab.chaos.claims import END
+from headwater_lab.chaos.history import Event, History, Note
+from headwater_lab.chaos.sessions import SLACK
+from headwater_lab.chaos.spans import Span
+from headwater_lab.cluster_chaos.world import home
+
+CLUSTER_KINDS: Final = (*KINDS, "healing", "node")
+
+
+@dataclass(slots=True)
+class Parted(Event):
+    """A node is about to leave, or to be forgotten; nothing is under way."""
+
+    node: str
+
+
+@dataclass(slots=True)
+class Rejoined(Event):
+    """It is linked with all others again."""
+
+    node: str
+
+
+@dataclass(slots=True)
+class Fault(Event):
+    """Something was done to the cluster, or is over."""
+
+    text: str
+
+
+class ClusterChecker(Checker):
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._apart: list[tuple[str, int, int]] = []
+        parted: dict[str, int] = {}
+        for place, event in enumerate(history.events):
+            if isinstance(event, Parted):
+                parted[event.node] = place
+            elif isinstance(event, Rejoined):
+                self._apart.append((event.node, parted.pop(event.node), place))
+        self._apart += [(node, place, END) for node, place in parted.items()]
+
+    def _owed(self, note: Note, span: Span) -> Iterator[set[str]]:
+        for clients in super()._owed(note, span):
+            if not any(self._were_apart(note, span, client) for client in clients):
+                yield clients
+
+    def _were_apart(self, note: Note, span: Span, client: str) -> bool:
+        one, other = home(note.publisher), home(client)
+        return one != other and any(
+            node in (one, other) and span.sent < until and since < span.acknowledged
+            for node, since, until in self._apart
+        )
+
+    def expired(self) -> Iterator[Violation]:
+        """Time counts wherever a message waits: also on its way to another node."""
+        yield from super().expired()
+        for message, received in self.received.items():
+            note, span = self.history.notes.get(message), self.spans[message]
+            if note is None or note.expiry is None or span.acknowledged == END:
+                continue
+            for place, event in received:
+                waited = event.at - self.events[span.acknowledged].at
+                if event.left is not None and not event.dup and event.left > max(1.0, note.expiry - waited + SLACK):
+                    text = f"message {message} came to {event.client} with {event.left} s left"
+                    yield Violation("expired", place, f"{text}, {waited:.1f} s after it was acknowledged")

@@ -1,0 +1,270 @@
+"""One cluster over many faults, up to the last drain and the verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from headwater_lab.chaos.history import Acknowledged, Oddity, Received, Sent, Settled
+from headwater_lab.chaos.lives import BrokerFailed
+from headwater_lab.chaos.publisher import Publisher
+from headwater_lab.chaos.subscriber import Subscriber
+from headwater_lab.cluster_chaos.checker import ClusterChecker, Fault, Parted, Rejoined
+from headwater_lab.cluster_chaos.faults import APART, FaultOf, Faults
+from headwater_lab.cluster_chaos.healing import Healing
+from headwater_lab.cluster_chaos.nodes import ClusterNode
+from headwater_lab.cluster_chaos.population import populate
+from headwater_lab.cluster_chaos.relay import Relay
+from headwater_lab.cluster_chaos.world import ClusterWorld, home
+from headwater_lab.kill_campaign import EpisodeOutcome
+
+NODES: Final = ("a", "b", "c")
+HEAL_LIMIT: Final = 60.0
+"""Seconds within which a cluster has to be healed."""
+LINK_LIMIT: Final = 30.0
+STOP_LIMIT: Final = 60.0
+SILENCE: Final = 20.0
+"""Seconds in which nothing at all happens, after which nothing will."""
+TWO_AT_A_TIME: Final = 0.25
+NOT_HEALED: Final = 0.2
+"""How often the next fault does not wait until the cluster is healed."""
+
+
+class ClusterEpisode:
+    def __init__(self, seed: int, folder: Path, disk: str, faults: Faults, heartbeat: float, patience: float) -> None:
+        self.random = Random(seed)
+        self.patience_of_links = patience
+        self.relay = Relay(list(NODES), folder / "relay.log")
+        self.nodes = {name: ClusterNode(name, folder, self.relay, disk) for name in NODES}
+        self.world = ClusterWorld(seed, self.nodes)
+        self.outcome = EpisodeOutcome(seed)
+        self.healed: list[tuple[str, float]] = []
+        """By kind of fault, seconds."""
+        self._faults = faults
+        self._silence = SILENCE
+        self._is_peopled = False
+        populate(self.world, rate=15)
+        settings = {
+            "cluster.heartbeat": heartbeat,
+            "cluster.patience": patience,
+            "cluster.method": self.random.choice(("flood", "subscribe", "bloom")),
+            "max_inflight": self.random.choice((3, 1024)),
+        }
+        for node in self.nodes.values():
+            node.settings = settings
+        self.relay.delay(self.random.choice((0.0, 0.0, 0.005, 0.05)))
+
+    def run(self, faults: int) -> EpisodeOutcome:
+        try:
+            for name in self.nodes:
+                self.start(name)
+            self._link()
+            self._subscribe()
+            self.world.run_until(lambda: False, 0.5)
+            while (left := faults - self.outcome.kills.total()) > 0:
+                self._suffer(left)
+            self._drain()
+            self._count()
+            return self.outcome
+        finally:
+            self.world.close()
+            for node in self.nodes.values():
+                node.close()
+            self.relay.close()
+
+    # ---- the beginning -----------------------------------------------------------------------------------------
+
+    def _link(self) -> None:
+        """All nodes with each other: what is subscribed to from then on is known everywhere when it is acknowledged."""
+        deadline = time.monotonic() + LINK_LIMIT
+        while not all(node.is_linked_with([each for each in NODES if each != name]) for name, node in self._named()):
+            if time.monotonic() > deadline:
+                raise BrokerFailed("nodes are not linked with each other")
+            if self._is_peopled:
+                self.world.run_until(lambda: False, 0.02)
+            else:
+                time.sleep(0.02)
+
+    def _named(self) -> list[tuple[str, ClusterNode]]:
+        return list(self.nodes.items())
+
+    def _subscribe(self) -> None:
+        self._is_peopled = True
+        subscribers = [each for each in self.world.clients if isinstance(each, Subscriber)]
+        for client in self.world.clients:
+            client.wake = 0 if client in subscribers else self.world.now + LINK_LIMIT
+            client.calm = True
+        done = self.world.run_until(lambda: all(each.subscribed and not each.asked for each in subscribers), LINK_LIMIT)
+        if not done:
+            raise BrokerFailed("subscriptions are not acknowledged")
+        for client in self.world.clients:
+            client.wake = self.world.now
+            client.calm = False
+
+    # ---- faults ------------------------------------------------------------------------------------------------
+
+    def _suffer(self, left: int) -> None:
+        """One fault, or two that overlap; then the cluster heals, or has no time to."""
+        free = list(NODES)
+        faults = [self._faults.choose(self, self.random, free)]
+        is_alone = type(faults[0]) in APART or left < 2
+        if not is_alone and self.random.random() < TWO_AT_A_TIME:
+            free = [node for node in free if node not in faults[0].nodes]
+            faults.append(self._faults.choose(self, self.random, free))
+        for fault in faults:
+            self._note(f"begins: {fault}")
+            fault.begin()
+            self.world.run_until(lambda: False, fault.lasts)
+        for fault in self.random.sample(faults, len(faults)):
+            fault.end()
+            self._note(f"is over: {fault}")
+            self.outcome.kills[fault.kind] += 1
+        self._heal(faults)
+
+    def _heal(self, faults: list[FaultOf]) -> None:
+        if self.random.random() < NOT_HEALED and type(faults[0]) not in APART:
+            self.world.run_until(lambda: False, self.random.uniform(0, 0.5))
+            return
+        healing = Healing(self.world.history, time.monotonic(), list(NODES))
+        kind = " and ".join(fault.kind for fault in faults)
+        if not self.world.run_until(healing.is_over, HEAL_LIMIT):
+            raise BrokerFailed(f"healing: nothing came from {healing} {HEAL_LIMIT:g} s after {kind}")
+        self.outcome.waited("healing", healing.seconds)
+        self.healed.append((kind, healing.seconds))
+        self._note(f"healed after {healing.seconds:.2f} s")
+        self.world.run_until(lambda: False, self.random.uniform(0, 0.3))
+
+    def _note(self, text: str) -> None:
+        self.world.note(Fault(time.monotonic(), text))
+
+    def kill(self, name: str) -> None:
+        self.nodes[name].kill()
+        self.world.node_died(name)
+
+    def start(self, name: str, crash_at: str = "") -> bool:
+        """False if it died at the crash point before it listened."""
+        self.world.life += 1
+        listens = self.nodes[name].start(crash_at)
+        self.world.now = time.monotonic()
+        if listens:
+            self.outcome.waited("start", self.nodes[name].seconds_to_listen)
+            for client in self.world.clients:
+                if home(client.name) == name:
+                    client.wake = min(client.wake, self.world.now)
+        return listens
+
+    def terminate(self, name: str) -> None:
+        node = self.nodes[name]
+        node.stop()
+        if not self.world.run_until(node.stopped, STOP_LIMIT):
+            raise BrokerFailed(f"node {name} was to stop, and did not")
+        node.port = 0
+        self.world.node_died(name)
+
+    def part(self, name: str) -> None:
+        """A node is about to leave: what it is owed has to be there before."""
+        self._calm(True)
+        self._finish("came to its end before a node left")
+        self._until_quiet(lambda: not any(ClusterChecker(self.world.history).lost()))
+        self.world.note(Parted(self.world.now, name))
+        self._calm(False)
+
+    def forget(self, name: str) -> None:
+        """All others, as soon as they hold it for dead."""
+        others = [node for other, node in self.nodes.items() if other != name]
+
+        def is_forgotten() -> bool:
+            for node in others:
+                node.order("forget", name)
+            return all(name not in [each["node"] for each in node.view()["nodes"]] for node in others)
+
+        deadline = time.monotonic() + LINK_LIMIT + 60 * self.patience_of_links
+        while not is_forgotten():
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"node {name} cannot be forgotten")
+            self.world.run_until(lambda: False, 0.2)
+
+    def rejoin(self, name: str) -> None:
+        self._link()
+        self.world.note(Rejoined(time.monotonic(), name))
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def _calm(self, is_calm: bool) -> None:
+        for client in self.world.clients:
+            client.calm = is_calm
+            client.wake = min(client.wake, self.world.now)
+
+    def _drain(self) -> None:
+        world = self.world
+        self._calm(True)
+        self._finish("came to its end")
+        for client in world.clients:
+            if isinstance(client, Publisher):
+                for topic in client.topics:
+                    client.publish(topic, client.last_qos(topic))
+        self._finish("came to its end after the last messages")
+        self._until_quiet(lambda: not any(ClusterChecker(world.history).lost()))
+        self._come_back()
+        self.outcome.wrong += [str(each) for each in ClusterChecker(world.history).check()]
+
+    def _come_back(self) -> None:
+        """After a peaceful end nothing is left to deliver."""
+        self.world.note(Settled(self.world.now))
+        for name in self.nodes:
+            self.terminate(name)
+        for name in self.nodes:
+            self.start(name)
+        self._link()
+        self._finish("came back after a peaceful end")
+        self._until_quiet(lambda: True)
+
+    def _finish(self, what: str) -> None:
+        clients = self.world.clients
+        if not self._wait(lambda: all(client.finished() for client in clients)):
+            for client in clients:
+                if not client.finished():
+                    self.world.note(Oddity(self.world.now, client.name, f"never {what}: {client.state()}"))
+
+    def _wait(self, done: Callable[[], bool]) -> bool:
+        """Until it is so, or nothing has happened for long: after the first time, not so long."""
+        world = self.world
+        seen, since = 0, world.now
+        while not done():
+            world.turn()
+            if len(world.history.events) != seen:
+                seen, since = len(world.history.events), world.now
+            elif world.now > since + self._silence:
+                self._silence = 1.0
+                return False
+        return True
+
+    def _until_quiet(self, satisfied: Callable[[], bool]) -> None:
+        """Until nothing comes any more and nothing is missing, or nothing has come for long."""
+        world = self.world
+        last_news = world.now
+        while True:
+            seen = len(world.history.events)
+            self._round_trip()
+            if len(world.history.events) != seen:
+                last_news = world.now
+            elif satisfied() or world.now > last_news + self._silence:
+                return
+
+    def _round_trip(self) -> None:
+        """All have had an answer to a ping, so they have what was sent before."""
+        clients = self.world.clients
+        for client in clients:
+            client.pongs = 0
+            client.ping()
+        self.world.run_until(lambda: all(client.pongs for client in clients), self._silence)
+
+    def _count(self) -> None:
+        counts = self.outcome.counts
+        for event in self.world.history.events:
+            if isinstance(event, Sent | Acknowledged | Received):
+                counts[type(event).__name__.lower()] += 1
+        counts["published"] = len(self.world.history.notes)

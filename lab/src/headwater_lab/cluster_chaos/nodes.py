@@ -1,0 +1,197 @@
+"""A node of a cluster as a process: its lives on one data folder, and what it is told while it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from headwater.fleet.process import free_port
+from headwater.node.broker import Broker
+from headwater.node.config import Config, load_config
+from headwater.node.links import cluster as loaded_before_it_is_forked
+from headwater.node.persistence import persistence, recovery
+from headwater.node.persistence.backend import Backend
+from headwater.node.persistence.schema import open_folder
+from headwater.node.plane.selector import run
+from headwater_lab.chaos.disks import UnsyncedIsLost
+from headwater_lab.chaos.lives import KEPT, BrokerFailed, Lives, Process, Settings, fork
+from headwater_lab.cluster_chaos.relay import HOST, Relay
+
+LOADED: Final = (loaded_before_it_is_forked, persistence, recovery)
+CLUSTER: Final = "chaos"
+PATIENCE: Final = 30.0
+
+Disk = Callable[[Path, int], Backend | None]
+"""Where a node keeps what it has, given its folder and a seed; None: as the settings say."""
+
+
+def _honest(folder: Path, seed: int) -> Backend | None:
+    return None
+
+
+def _power_cuts(folder: Path, seed: int) -> Backend | None:
+    return UnsyncedIsLost(open_folder(folder), Random(seed))
+
+
+def _lies(folder: Path, seed: int) -> Backend | None:
+    return UnsyncedIsLost(open_folder(folder), Random(seed), lies=True)
+
+
+DISKS: Final[dict[str, Disk]] = {"sync": _honest, "power-cuts": _power_cuts, "lying-disk": _lies}
+"""The last is there to be found."""
+
+
+class ClusterNode(Lives):
+    """`port` is 0 while it does not listen. `moves`: at its next start it has the other one of its addresses."""
+
+    def __init__(self, name: str, folder: Path, relay: Relay, disk: str) -> None:
+        super().__init__(folder / name, None)
+        self.name = name
+        self.disk = disk
+        self._relay = relay
+        self._place = 0
+        self._orders = -1
+        self._asked = 0
+
+    def move(self) -> None:
+        self._place = 1 - self._place
+
+    @property
+    def address(self) -> str:
+        """Where other nodes reach it."""
+        return self._relay.addresses[self.name][self._place]
+
+    def _start(self, crash_at: str) -> bool:
+        """The port of clients is known when somebody listens there."""
+        try:
+            if super()._start(crash_at):
+                return True
+        except BrokerFailed:
+            self.port = 0
+            raise
+        self.port = 0
+        return False
+
+    def _spawn(self, crash_at: str) -> Process:
+        link_port = free_port()
+        self._relay.lead_to(self.name, link_port)
+        others = [places[0] for node, places in self._relay.addresses.items() if node != self.name]
+        settings = {
+            **self.settings,
+            "cluster.name": CLUSTER,
+            "cluster.node": self.name,
+            "cluster.host": HOST,
+            "cluster.port": link_port,
+            "cluster.advertise": self.address,
+            "cluster.join": others,
+        }
+        config = _config(self.port, self.data, settings)
+        self._close_orders()
+        reader, self._orders = os.pipe()
+        try:
+            return fork(partial(serve, config, self.disk), self.log, crash_at, reader)
+        finally:
+            os.close(reader)
+
+    def kill(self) -> None:
+        super().kill()
+        self.port = 0
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, number)
+
+    def order(self, *words: str) -> None:
+        """`leave`, `join ADDRESS`, `forget NODE`; carried out soon."""
+        os.write(self._orders, (" ".join(words) + "\n").encode())
+
+    def view(self) -> dict[str, Any]:
+        """What it knows of the cluster. Raises BrokerFailed."""
+        self._asked += 1
+        answer = self.log.parent / f"view-{self._asked}.json"
+        self.order("view", str(answer))
+        deadline = time.monotonic() + PATIENCE
+        while not answer.exists():
+            if time.monotonic() > deadline or self.died():
+                raise BrokerFailed(f"node {self.name} does not say what it knows; {self._last_words()}")
+            time.sleep(0.005)
+        found: dict[str, Any] = json.loads(answer.read_text())
+        answer.unlink()
+        return found
+
+    def is_linked_with(self, others: list[str]) -> bool:
+        """And has heard all that they want."""
+        up = {each["peer"] for each in self.view()["links"] if each["state"] == "up"}
+        return set(others) <= up
+
+    def _close_orders(self) -> None:
+        if self._orders >= 0:
+            os.close(self._orders)
+            self._orders = -1
+
+    def close(self) -> None:
+        self.kill()
+        self._close_orders()
+
+
+def _config(port: int, data: Path, settings: Settings) -> Config:
+    given = {"port": port, "data_dir": str(data), "durability": "sync", "sys_interval": 0, "log_level": "info"}
+    return load_config(None, {**given, **settings}, {})
+
+
+def serve(config: Config, disk: str) -> int:
+    """A node that takes orders, line by line."""
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
+    backend = DISKS[disk](Path(config.data_dir), config.port)
+
+    async def living() -> int:
+        broker = Broker(config, backend=backend)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        await broker.start()
+        loop.add_reader(KEPT, partial(_read_orders, broker))
+        await stop.wait()
+        loop.remove_reader(KEPT)
+        await broker.stop()
+        return 0 if broker.failure is None else 1
+
+    return run(living())
+
+
+def _read_orders(broker: Broker) -> None:
+    for line in os.read(KEPT, 1 << 16).decode().splitlines():
+        _obey(broker, line.split())
+
+
+def _obey(broker: Broker, words: list[str]) -> None:
+    cluster = broker.cluster
+    assert cluster is not None
+    match words:
+        case ["leave"]:
+            cluster.leave()
+        case ["join", *addresses]:
+            cluster.join(addresses)
+        case ["forget", node]:
+            with contextlib.suppress(ValueError):  # the other one has heard of it
+                cluster.forget(node)
+        case ["view", file]:
+            view = cluster.view()
+            found = {
+                "nodes": [each._asdict() for each in view.nodes],
+                "links": [each._asdict() for each in view.links],
+            }
+            fresh = Path(f"{file}.new")
+            fresh.write_text(json.dumps(found))
+            fresh.rename(file)

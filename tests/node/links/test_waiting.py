@@ -1,0 +1,129 @@
+"""What waits for a node that is away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headwater.client import Client, Message
+from headwater.node.broker import Broker
+from headwater.node.config import Config
+from headwater.node.links.settings import ClusterSettings
+from headwater.node.plane.selector import run
+from headwater.wire.packets import Properties
+from tests.node.transports.serving import HOST, PATIENCE
+
+
+def node(name: str, folder: Path, *others: Broker, **cluster: Any) -> Broker:
+    joined = [each.cluster.address for each in others if each.cluster is not None]
+    given: dict[str, Any] = {"name": "test", "node": name, "host": HOST, "port": 0, "join": joined, "heartbeat": 0.1}
+    settings = ClusterSettings(**{**given, "patience": 1.0, **cluster})
+    return Broker(Config(host=HOST, port=0, data_dir=str(folder / name), durability="sync", cluster=settings))
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def is_linked(broker: Broker, *peers: str) -> bool:
+    assert broker.cluster is not None
+    up = {each.peer for each in broker.cluster.view().links if each.state == "up"}
+    return up == set(peers)
+
+
+def subscriber(broker: Broker, name: str = "subscriber") -> Client:
+    return Client(HOST, broker.port, client_id=name, clean_start=False, session_expiry=1000, reconnect=None)
+
+
+async def come(client: Client, last: bytes) -> list[Message]:
+    """What comes up to this payload."""
+    found = []
+    async with asyncio.timeout(PATIENCE):
+        async for message in client.messages:
+            found.append(message)
+            if message.payload == last:
+                break
+    return found
+
+
+def test_time_in_a_spool_counts_for_messages_that_expire(tmp_path: Path) -> None:
+    async def main() -> list[tuple[bytes, int | None]]:
+        async with node("a", tmp_path) as a:
+            async with node("b", tmp_path, a) as b:
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                async with subscriber(b) as client:
+                    await client.subscribe("#", qos=1)
+            await until(lambda: is_linked(a))
+            async with Client(HOST, a.port) as publisher:
+                await publisher.publish("t", b"short", qos=1, properties=Properties(message_expiry_interval=1))
+                await publisher.publish("t", b"long", qos=2, properties=Properties(message_expiry_interval=100))
+                await publisher.publish("t", b"last", qos=1)
+            await asyncio.sleep(1.5)  # the time that is to count
+            async with node("b", tmp_path, a) as b, subscriber(b) as client:
+                return [(each.payload, each.properties.message_expiry_interval) for each in await come(client, b"last")]
+
+    [(first, left), (last, _)] = run(main())
+    assert (first, last) == (b"long", b"last")
+    assert left is not None and 90 < left < 100
+
+
+def test_a_node_that_was_forgotten_gets_what_is_published_when_it_is_back(tmp_path: Path) -> None:
+    """The others owed it nothing more, and count anew."""
+
+    async def main() -> list[bytes]:
+        async with node("a", tmp_path) as a:
+            async with node("b", tmp_path, a) as b:
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                async with subscriber(b) as client, Client(HOST, a.port) as publisher:
+                    await client.subscribe("#", qos=1)
+                    for number in range(10):
+                        await publisher.publish("t", b"before %d" % number, qos=1)
+                    await come(client, b"before 9")
+            await until(lambda: is_forgotten(a, "b"))
+            async with node("b", tmp_path, a) as b, subscriber(b) as client, Client(HOST, a.port) as publisher:
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                for number in range(20):
+                    await publisher.publish("t", b"after %d" % number, qos=1)
+                return [message.payload for message in await come(client, b"after 19")]
+
+    assert run(main()) == [b"after %d" % number for number in range(20)]
+
+
+def is_forgotten(broker: Broker, name: str) -> bool:
+    """Ask for it as soon as the node is held for dead."""
+    cluster = broker.cluster
+    assert cluster is not None
+    for each in cluster.view().nodes:
+        if each.node == name:
+            if each.state == "dead":
+                cluster.forget(name)
+            return False
+    return True
+
+
+def test_a_node_that_left_and_joins_again_gets_what_is_published_then(tmp_path: Path) -> None:
+    async def main() -> list[bytes]:
+        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b:
+            assert a.cluster is not None and b.cluster is not None
+            await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+            async with subscriber(b) as client, Client(HOST, a.port) as publisher:
+                await client.subscribe("#", qos=1)
+                for number in range(10):
+                    await publisher.publish("t", b"before %d" % number, qos=1)
+                await come(client, b"before 9")
+                b.cluster.leave()
+                await until(lambda: is_linked(a) and is_linked(b))
+                await publisher.publish("t", b"without", qos=1)
+                b.cluster.join([a.cluster.address])
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                for number in range(20):
+                    await publisher.publish("t", b"after %d" % number, qos=1)
+                return [message.payload for message in await come(client, b"after 19")]
+
+    assert run(main()) == [b"after %d" % number for number in range(20)]
