@@ -99,6 +99,17 @@ def test_fault_is_found(load: LoadGenerator, fault: Fault, found: dict[str, floa
     assert violations(result) == found
 
 
+def test_publishers_may_be_at_another_broker(load: LoadGenerator) -> None:
+    async def scenario() -> tuple[Result, FakeBroker, FakeBroker]:
+        async with FakeBroker() as there, FakeBroker() as here:
+            words = f"{PAIRS} --publisher-port {here.port} {BRIEFLY}".split()
+            return await asyncio.to_thread(load.run, "traffic", there.port, words, limit=30), here, there
+
+    result, here, there = asyncio.run(scenario())
+    assert len(here.published) == result["lost"] == result["published"] > 0  # nobody carries them over
+    assert len(there.filters) == 2 and not here.filters and not there.published
+
+
 GROUP = "--share workers --publishers 2 --subscribers 3 --topics 1 --window 10"
 
 

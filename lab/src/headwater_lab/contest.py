@@ -99,6 +99,19 @@ class ContestOutcome:
         return cls(Case(**{**case, "options": tuple(case["options"])}), data["samples"], data["error"])
 
 
+def interleave(names: Sequence[str], rounds: int, sample: Callable[[str], Result]) -> dict[str, list[Result]]:
+    """Every contender once a round; rounds differ in who begins. LoadError says whose sample failed."""
+    samples: dict[str, list[Result]] = {name: [] for name in names}
+    for turn in range(rounds):
+        first = turn % len(names)
+        for name in [*names[first:], *names[:first]]:
+            try:
+                samples[name].append(sample(name))
+            except (LoadError, BrokerError) as problem:
+                raise LoadError(f"{name}: {problem}") from problem
+    return samples
+
+
 @dataclass(frozen=True)
 class Contest:
     """How to run cases: contenders by name, the load generator, a folder for files, how often and how long."""
@@ -125,16 +138,7 @@ class Contest:
             yield outcome
 
     def _rounds(self, case: Case, started: Mapping[str, list[RunningBroker]]) -> dict[str, list[Result]]:
-        names = list(started)
-        samples: dict[str, list[Result]] = {name: [] for name in names}
-        for turn in range(self.rounds):
-            first = turn % len(names)
-            for name in names[first:] + names[:first]:
-                try:
-                    samples[name].append(self._sample(case, started[name]))
-                except (LoadError, BrokerError) as problem:
-                    raise LoadError(f"{name}: {problem}") from problem
-        return samples
+        return interleave(list(started), self.rounds, lambda name: self._sample(case, started[name]))
 
     def _sample(self, case: Case, brokers: list[RunningBroker]) -> Result:
         pids = ",".join(str(pid) for broker in brokers for pid in broker.pids())

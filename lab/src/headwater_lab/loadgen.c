@@ -13,7 +13,8 @@
  * With `--share NAME` the subscribers of a group are members of one shared group: every message comes to exactly one
  * of them, a member never sees a publisher go back, and each publisher has a window of its own.
  * `--port` may be a list: client number i of each kind goes to broker i mod brokers. With as many topics as brokers,
- * the brokers need not know of each other.
+ * the brokers need not know of each other. With `--publisher-port` those in `--port` are the subscribers' brokers, and
+ * publishers go to others, of the same cluster.
  * With `--tls FILE` all connections have TLS, to servers that an authority in FILE has signed (loadgen_transport.h).
  * With `--keep-sessions` clients resume sessions, so that a broker with a disk has to keep what is under way.
  * The generator must be much cheaper than the brokers: a publisher's packets all have the same length and lie ready
@@ -145,8 +146,8 @@ static enum filters filters_named(const char *name) {
 
 static void parse_options(int count, char **words) {
     static const struct option names[] = {
-        {"port", 1, 0, 'p'}, {"mqtt", 1, 0, 'V'}, {"publishers", 1, 0, 'P'}, {"subscribers", 1, 0, 'S'},
-        {"topics", 1, 0, 'T'}, {"qos", 1, 0, 'q'}, {"payload", 1, 0, 's'}, {"user-properties", 1, 0, 'k'},
+        {"port", 1, 0, 'p'}, {"publisher-port", 1, 0, 'o'}, {"mqtt", 1, 0, 'V'}, {"publishers", 1, 0, 'P'},
+        {"subscribers", 1, 0, 'S'}, {"topics", 1, 0, 'T'}, {"qos", 1, 0, 'q'}, {"payload", 1, 0, 's'}, {"user-properties", 1, 0, 'k'},
         {"retain", 0, 0, 'R'}, {"window", 1, 0, 'w'}, {"burst", 1, 0, 'B'}, {"rate", 1, 0, 'r'},
         {"seconds", 1, 0, 'd'}, {"warmup", 1, 0, 'u'}, {"drain", 1, 0, 'D'}, {"topic-cycle", 1, 0, 'c'},
         {"fresh-topics", 0, 0, 'f'}, {"filters", 1, 0, 'F'}, {"clients", 1, 0, 'C'}, {"subscriptions", 1, 0, 'n'},
@@ -155,6 +156,7 @@ static void parse_options(int count, char **words) {
         {0, 0, 0, 0}};
     for (int o; (o = getopt_long(count, words, "", names, NULL)) != -1;) switch (o) {
         case 'p': add_brokers(&opt.brokers, optarg); break;
+        case 'o': add_brokers(&opt.publisher_brokers, optarg); break;
         case 'V': opt.version = atoi(optarg); break;
         case 'P': opt.publishers = atoi(optarg); break;
         case 'S': opt.subscribers = atoi(optarg); break;
@@ -183,6 +185,7 @@ static void parse_options(int count, char **words) {
         default: exit(1);
         }
     if (!opt.brokers.count) fail("--port is needed");
+    if (!opt.publisher_brokers.count) opt.publisher_brokers = opt.brokers;
     opt.crowd.port = opt.brokers.ports[0];
     opt.crowd.version = opt.version;
 }

@@ -19,7 +19,7 @@ static struct {
     enum filters filters;
     struct crowd crowd;
     struct watched watched;
-    struct brokers brokers;
+    struct brokers brokers, publisher_brokers;
     int parallel;
 } opt = {.version = 4, .publishers = 10, .subscribers = 50, .topics = 5, .payload = 80, .window = 1000,
          .burst = 600, .seconds = 2, .warmup = 0.5, .drain = 2, .parallel = 50};
@@ -360,7 +360,7 @@ static void set_up_publisher(struct client *c, int number) {
     c->number = number;
     c->group = groups + number % group_count;
     c->group->publishers++;
-    c->fd = connect_client(port_of(&opt.brokers, number), opt.version, client_id);
+    c->fd = connect_client(port_of(&opt.publisher_brokers, number), opt.version, client_id);
     setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer);
     prepare_batch(c);
 }

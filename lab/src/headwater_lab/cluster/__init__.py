@@ -1,0 +1,20 @@
+"""What a cluster costs: `scripts/bench cluster`, or `python -m headwater_lab.cluster`.
+
+Nodes as processes on loopback, and traffic of the load generator: W2, 50 publishers and 50 subscribers in pairs, QoS 0,
+with many messages under way (deep) or one per publisher and packet (lock). What is compared is CPU time of all nodes
+per delivered message, in interleaved rounds of one run; medians, and ratios of them:
+
+- off: a node that has the name of a cluster and no peers, against one without; here, delivered messages a second;
+- cross2: publishers at one of two nodes, subscribers at the other, against all of them at one node; also with QoS 1
+  from disk to disk (`durability = "sync"`, sessions that are kept);
+- hop: what the second node costs a message in µs, by each method of telling interest;
+- local5: five nodes, all clients at one of them, so that nothing crosses, against one node alone; beside it, the topics
+  spread over the five, each topic's clients at one node, and the same over five nodes that are no cluster: what that
+  costs more is five processes, with fewer packets at a time for each;
+- churn600: one of two nodes, at which all clients are, while 600 subscriptions with wildcards a second change at the
+  other one, against the same two without;
+- bloom: messages and bytes of this method over those of `subscribe`, in memory.
+
+Every subscriber checks that each publisher's messages come complete, once and in order. The exit status is 1 if they do
+not, and does not depend on speed.
+"""
