@@ -1,11 +1,11 @@
 """Whether a link makes progress: not only that its socket answers, but that the other data plane deals with frames.
 
 Who has dialed sends a Heartbeat every `interval` seconds, the other side answers at once, and that is answered, too, so
-that both measure the way. Each says how many frames of the other its sender has dealt with. A link is
-SILENT if nothing has come for `patience` seconds, and STUCK if frames were sent that long ago and the other's number
-has not grown since: its process answers, but its loop does not take what it is sent. Either way the link is to be
-closed. A large frame may take longer than that: while its bytes come, the receiver of it sends heartbeats, and for who
-sent it that is progress. Time in which this node did not look itself (it was stopped, or slow) does not count against the other.
+that both measure the way. Each says how many frames of the other its sender has dealt with. A link is SILENT if nothing
+has come for `patience` seconds, and STUCK if frames were sent that long ago and the other's number has not grown since:
+its process answers, but its loop does not take what it is sent. Either way the link is to be closed. A large frame may
+take longer than that: while its bytes come, the receiver of it sends heartbeats, and for who sent it that is progress.
+Time in which this node did not look itself (it was stopped, or slow) does not count against the other.
 """
 
 from __future__ import annotations
