@@ -85,7 +85,8 @@ def _answer_leaves(replica: Replica, said: Leaves) -> list[Said]:
 def _parts(replica: Replica, leaf: int) -> list[Entries]:
     entries = sorted(replica.entries(leaf).items())
     found: list[Entries] = []
-    after, size, part = "", 0, []
+    after, size = "", 0
+    part: list[tuple[str, Entry]] = []
     for topic, entry in entries:
         size += len(topic.encode())
         if part and (len(part) >= MOST_ENTRIES or size > MOST_BYTES):
