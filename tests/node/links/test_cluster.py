@@ -190,10 +190,10 @@ def test_a_node_that_leaves_is_owed_nothing_and_owes_nothing() -> None:
     run(body())
 
 
-def test_a_node_that_stops_is_suspected_then_dead_and_may_be_forgotten() -> None:
+def test_a_node_that_stops_is_suspected_then_dead_and_may_be_forgotten(tmp_path: Path) -> None:
     async def body() -> None:
         async with node("a") as a:
-            async with node("b", a) as b:
+            async with node("b", a, data_dir=str(tmp_path)) as b:
                 await linked(a, b)
                 await until(lambda: states(a) == {"a": "live", "b": "live"})
                 with pytest.raises(ValueError, match="only a dead node"):
@@ -212,15 +212,16 @@ def test_a_member_that_was_known_before_a_restart_may_be_forgotten(tmp_path: Pat
     """Nobody is left who could tell of it."""
 
     async def body() -> None:
-        async with node("a", data_dir=str(tmp_path)) as a, node("b", a) as b:
+        folder = str(tmp_path / "a")
+        async with node("a", data_dir=folder) as a, node("b", a, data_dir=str(tmp_path / "b")) as b:
             await linked(a, b)
             await until(lambda: states(a) == {"a": "live", "b": "live"})
-        async with node("a", data_dir=str(tmp_path)) as a:
+        async with node("a", data_dir=folder) as a:
             assert owed(a) == {"b"}
             assert "b" not in states(a)
             cluster_of(a).forget("b")
             assert owed(a) == set()
-        async with node("a", data_dir=str(tmp_path)) as a:
+        async with node("a", data_dir=folder) as a:
             assert owed(a) == set()
 
     run(body())
@@ -228,14 +229,19 @@ def test_a_member_that_was_known_before_a_restart_may_be_forgotten(tmp_path: Pat
 
 def test_members_of_whom_nothing_was_heard_yet_are_known_at_the_next_start(tmp_path: Path) -> None:
     async def body() -> None:
-        async with node("a", data_dir=str(tmp_path)) as a, node("b", a) as b, node("c", a) as c:
+        folder = {each: str(tmp_path / each) for each in "abcd"}
+        async with (
+            node("a", data_dir=folder["a"]) as a,
+            node("b", a, data_dir=folder["b"]) as b,
+            node("c", a, data_dir=folder["c"]) as c,
+        ):
             await linked(a, b, c)
             await until(lambda: states(a) == dict.fromkeys("abc", "live"))
-        async with node("a", data_dir=str(tmp_path)) as a, node("d", a) as d:
+        async with node("a", data_dir=folder["a"]) as a, node("d", a, data_dir=folder["d"]) as d:
             await linked(a, d)
             await until(lambda: states(a) == dict.fromkeys("ad", "live"))
             assert owed(a) == {"b", "c", "d"}
-        async with node("a", data_dir=str(tmp_path)) as a:
+        async with node("a", data_dir=folder["a"]) as a:
             assert owed(a) == {"b", "c", "d"}
 
     run(body())
