@@ -215,8 +215,24 @@ class Cluster:
         if self._membership is None:
             raise ValueError("the cluster has not started")
         with self._server.turn():
-            self._membership.forget(node, self._server.hot.now)
-            self._see_changes()
+            if self._membership.state_of(node) is None and self._is_only_remembered(node):
+                self._forget_remembered(node)
+            else:
+                self._membership.forget(node, self._server.hot.now)
+                self._see_changes()
+
+    def _is_only_remembered(self, node: str) -> bool:
+        """A member of before this node's start, of which nobody has told since."""
+        links = self._links
+        return links is not None and node not in links.up and node in links.spooling.members
+
+    def _forget_remembered(self, node: str) -> None:
+        assert self._links is not None
+        members = dict(self._links.spooling.members)
+        del members[node]
+        self._links.spooling.keep_members(members)
+        self._links.forget(node)
+        self._past.pop(node, None)
 
     def use_method(self, method: str) -> None:
         if method not in ANNOUNCEMENTS:
@@ -467,23 +483,22 @@ class Cluster:
         links, membership = self._links, self._membership
         assert links is not None and membership is not None
         changes = membership.take_changes()
-        if not changes:
+        if not changes or self._has_left:  # then they are nothing to this node any more
             return
         view = {each.node: each for each in membership.view(self._server.hot.now)}
+        members = dict(links.spooling.members)
         for change in changes:
             log.info("node %s is %s (%s)", change.node, change.after or "forgotten", change.reason)
             if _is_gone(view.get(change.node)):
                 links.forget(change.node)
+                members.pop(change.node, None)
                 self._past.pop(change.node, None)
             else:
                 links.join(change.node)
-        links.spooling.keep_members(
-            {
-                node: member.address
-                for node, member in view.items()
-                if node != links.node and not _is_gone(member) and PASSING_KEY not in member.values
-            }
-        )
+        for node, member in view.items():
+            if node != links.node and not _is_gone(member) and PASSING_KEY not in member.values:
+                members[node] = member.address
+        links.spooling.keep_members(members)
 
     def _node_left(self, node: str) -> None:
         if self._links is not None:

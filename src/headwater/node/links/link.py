@@ -111,8 +111,11 @@ class Link(Peer):
                 if frame is None:
                     return
                 self._frame(frame)
-        except (MalformedFrame, Refused) as error:
+        except MalformedFrame as error:
             self.failed(str(error))
+        except Refused as error:
+            log.warning("node %s (%s) is refused: %s", self.node or "?", self.channel.address, error)
+            self.refuse(str(error))
 
     def _frame(self, frame: Frame) -> None:
         end, receiving = self.end, self.receiving
@@ -145,7 +148,7 @@ class Link(Peer):
         elif isinstance(frame, Refuse):
             self.close(f"refused by the other node: {frame.reason}")
         else:
-            raise MalformedFrame(f"{type(frame).__name__} on a link that is up")
+            raise Refused("the other node has a cluster.secret, this one has none")
 
     def _before_it_is_up(self, frame: Frame) -> None:
         if isinstance(frame, Refuse):
