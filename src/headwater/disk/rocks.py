@@ -21,6 +21,8 @@ A batch goes to the family whose handle each `put` and `delete` names, and to th
 from __future__ import annotations
 
 import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -28,7 +30,7 @@ from headwater.disk.errors import DiskFull, StorageError, storage_error
 from headwater.disk.repair import LogCheck
 
 if TYPE_CHECKING:
-    from rocksdict import Options, Rdict, WriteBatch
+    from rocksdict import Options, Rdict, RdictIter, WriteBatch
 
 MEGA: Final = 1024 * 1024
 
@@ -210,6 +212,21 @@ class RocksKeys:
             raise explained("read from", self.path, error) from None
         return value
 
+    def _items(self, cursor: RdictIter, start: bytes, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
+        """From `start` on, as far as keys begin with `prefix`. The cursor sees what was there when it was made."""
+        with self._explaining("read from"):
+            try:
+                cursor.seek(start)
+                while cursor.valid():
+                    key: bytes = cursor.key()
+                    if not key.startswith(prefix):
+                        return
+                    yield key, cursor.value()
+                    cursor.next()
+                cursor.status()
+            finally:
+                del cursor  # whoever holds the error must not keep the store open
+
     def _write(self, batch: WriteBatch, *families: Rdict) -> None:
         """`families` are those that it writes to besides the default one."""
         self._check()
@@ -218,6 +235,14 @@ class RocksKeys:
             self._db.write(batch)
         except Exception as error:
             raise self._failed("write to", error) from None
+
+    @contextmanager
+    def _explaining(self, what: str) -> Iterator[None]:
+        """A failure of RocksDB within is a StorageError that says what was tried."""
+        try:
+            yield
+        except Exception as error:
+            raise explained(what, self.path, error) from None
 
     def _failed(self, what: str, error: Exception) -> StorageError:
         failed = explained(what, self.path, error)

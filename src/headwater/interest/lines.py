@@ -23,7 +23,6 @@ PAGE_BYTES: Final = PAGE_LINES * LINE_BYTES
 FACT_BITS: Final = 48
 AT_ONCE: Final[i64] = 5
 """Positions that one hash gives."""
-NO_LINE: Final = bytes(LINE_BYTES)
 _STEP: Final[i64] = 0x2545_F491_4F6C_DD1D
 _APART: Final[i64] = 0x9E_3779_B97F
 

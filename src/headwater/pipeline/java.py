@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 OLDEST: Final = 17
-NOT_THERE: Final = "jdk.incubator.vector"
 WRAPPER: Final = """\
 #!/bin/sh
 # Java without the options that this runtime does not know.

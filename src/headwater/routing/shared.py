@@ -307,15 +307,6 @@ class Groups:
             self._trie.remove(filter, group)
         return member.subscription
 
-    def leave_all(self, key: object) -> list[Subscription]:
-        """Take a session out of all its groups and return its subscriptions there."""
-        left: list[Subscription] = []
-        for group in list(self._by_key.get(key, {})):
-            subscription = self.leave(key, group.share, group.filter)
-            if subscription is not None:
-                left.append(subscription)
-        return left
-
     def set_online(self, key: object, online: bool) -> None:
         """Note in all its groups that a session has connected or disconnected."""
         for group in self._by_key.get(key, {}):

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.disk.rocks import (
     RocksKeys,
-    explained,
     follow_rocks,
     make_checkpoint,
     new_batch,
@@ -158,38 +157,30 @@ class Shelf(RocksKeys):
     def flush(self) -> None:
         """What is in memory goes to sorted files."""
         self._check()
-        try:
+        with self._explaining("copy"):
             self._pages.flush()
             self._db.flush()
-        except Exception as error:
-            raise explained("copy", self.path, error) from None
 
     def give_back(self, position: int) -> None:
         """The room of pages of blocks that began before a position: files that hold nothing else are deleted."""
         self._check()
-        try:
+        with self._explaining("compact"):
             self._pages.flush()
             self._pages.compact_range(page_key(0, 0), page_key(position, 0))
-        except Exception as error:
-            raise explained("compact", self.path, error) from None
 
     def compact(self) -> None:
         self._check()
-        try:
+        with self._explaining("compact"):
             for each in (self._db, self._pages):
                 each.flush()
                 each.compact_range(None, None)
-        except Exception as error:
-            raise explained("compact", self.path, error) from None
 
     def checkpoint(self, path: Path) -> None:
         """Make `path`, which does not exist, a copy as of now; files are shared where that is possible."""
         self._check()
-        try:
+        with self._explaining("copy"):
             self._pages.flush()
             make_checkpoint(self._db, path)
-        except Exception as error:
-            raise explained("copy", self.path, error) from None
 
     def close(self) -> None:
         if self._closed:
@@ -204,19 +195,6 @@ class Shelf(RocksKeys):
             self._handle = None
             self._pages.close()
             self._db.close()
-
-    def _items(self, cursor: RdictIter, start: bytes, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        try:
-            cursor.seek(start)
-            while cursor.valid():
-                key: bytes = cursor.key()
-                if not key.startswith(prefix):
-                    return
-                yield key, cursor.value()
-                cursor.next()
-            cursor.status()
-        except Exception as error:
-            raise explained("read from", self.path, error) from None
 
 
 class Before:
@@ -246,10 +224,8 @@ class FollowedShelf(Shelf):
 
     def catch_up(self) -> None:
         self._check_open()
-        try:
+        with self._explaining("follow"):
             self._db.try_catch_up_with_primary()
-        except Exception as error:
-            raise explained("follow", self.path, error) from None
 
     def before(self) -> Before:
         """The records as they are now."""

@@ -66,7 +66,6 @@ class PropertyRule:
         self.name = name
         self.kind = kind
         self.least = least
-        self.carriers = carriers
         self.packets = 0
         for carrier in carriers:
             self.packets |= 1 << carrier

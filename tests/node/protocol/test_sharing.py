@@ -54,7 +54,7 @@ class Fleet:
 
     def waiting(self) -> int:
         check(self.broker.server)
-        return self.broker.server.sharing.all_waiting()
+        return sum(queue.waiting() for queue in self.broker.server.sharing.queues.values())
 
     @property
     def dropped(self) -> int:

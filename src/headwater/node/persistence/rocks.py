@@ -6,13 +6,10 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from headwater.disk.rocks import MEGA, RocksKeys, explained, make_checkpoint, new_batch, open_rocks, rocks_options
+from headwater.disk.rocks import MEGA, RocksKeys, make_checkpoint, new_batch, open_rocks, rocks_options
 from headwater.node.persistence.backend import Backend
-
-if TYPE_CHECKING:
-    from rocksdict import RdictIter
 
 WRITE_BUFFER: Final = 16 * MEGA
 """What is written collects in memory up to here, then it goes to a sorted file. Most deliveries are deleted before."""
@@ -41,12 +38,7 @@ class RocksBackend(RocksKeys, Backend):
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         self._check_open()
-        try:
-            cursor = self._db.iter()  # from here on, it does not see what is written
-            cursor.seek(prefix)
-        except Exception as error:
-            raise explained("read from", self.path, error) from None
-        scan = self._items(cursor, prefix)
+        scan = self._items(self._db.iter(), prefix, prefix)  # from here on, it does not see what is written
         self._scans.add(scan)
         return scan
 
@@ -72,10 +64,8 @@ class RocksBackend(RocksKeys, Backend):
     def prepare_checkpoint(self) -> None:
         """Leave little to do for one that follows: what was written goes to sorted files."""
         self._check()
-        try:
+        with self._explaining("copy"):
             self._db.flush()
-        except Exception as error:
-            raise explained("copy", self.path, error) from None
 
     def checkpoint(self, path: Path) -> None:
         """Make `path`, which does not exist, a store with all that has been written; it shares files where it can.
@@ -83,22 +73,5 @@ class RocksBackend(RocksKeys, Backend):
         Other threads may go on meanwhile.
         """
         self._check()
-        try:
-            with self._copying:
-                make_checkpoint(self._db, path)
-        except Exception as error:
-            raise explained("copy", self.path, error) from None
-
-    def _items(self, cursor: RdictIter, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
-        try:
-            while cursor.valid():
-                key: bytes = cursor.key()
-                if not key.startswith(prefix):
-                    return
-                yield key, cursor.value()
-                cursor.next()
-            cursor.status()
-        except Exception as error:
-            raise explained("read from", self.path, error) from None
-        finally:
-            del cursor
+        with self._explaining("copy"), self._copying:
+            make_checkpoint(self._db, path)

@@ -369,9 +369,6 @@ class Sharing(Share):
         queue = self.queues.get(group)
         return 0 if queue is None else queue.waiting()
 
-    def all_waiting(self) -> int:
-        return sum([queue.waiting() for queue in self.queues.values()])
-
     def _tell_given_up(self, group: Group, queue: DeliveryQueue) -> None:
         if queue.given_up is not None:
             for delivery in queue.take_given_up():

@@ -46,7 +46,7 @@ def decode(batch: pa.RecordBatch, rules: Rules) -> Decoded:
     raise."""
     columns, topics = _columns(batch, rules.limits.longest)
     names = _Names(columns, topics, rules)
-    groups = [_Group(columns, names, *each, rules) for each in _grouped(topics, names.numbers, batch.num_rows)]
+    groups = [_Group(columns, names, *each, rules) for each in _grouped(topics, names.numbers)]
     further = _further(groups, rules)
     schema = arrow_schema(SILVER, further)
     readings = _in_order([group.readings(schema, further, rules) for group in groups], schema, groups)
@@ -128,7 +128,7 @@ def _in_topic(naming: Naming | None, topic: str) -> str | None:
     return None if naming is None or naming.path else naming.in_topic(topic) or None
 
 
-def _grouped(topics: pa.DictionaryArray, numbers: list[int], length: int) -> Iterator[tuple[int, pa.Array | None]]:
+def _grouped(topics: pa.DictionaryArray, numbers: list[int]) -> Iterator[tuple[int, pa.Array | None]]:
     """Each rule that has messages, and which; None: all."""
     by_row = pa.array(numbers, pa.int32()).take(topics.indices)
     present = pc.unique(by_row).to_pylist()
