@@ -20,6 +20,7 @@ from headwater.wire import encode
 from headwater.wire.packets import (
     Connect,
     Packet,
+    Pingreq,
     Properties,
     Puback,
     Pubcomp,
@@ -196,6 +197,8 @@ def publishes(draw: st.DrawFn) -> list[Callable[[int], Packet]]:
             packets.append(make)
     if draw(st.booleans()):
         packets.append(lambda version: Pubrel(draw_id))
+    for _ in range(draw(st.sampled_from([0, 0, 1, 3]))):
+        packets.insert(draw(st.integers(0, len(packets))), lambda version: Pingreq())
     draw_id = draw(st.integers(1, 5))
     return packets
 

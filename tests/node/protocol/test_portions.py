@@ -128,6 +128,21 @@ def test_many_packets_of_one_read(broker: BusyBroker) -> None:
     assert [packet.packet_id for packet in client.packets() if isinstance(packet, Pubrec)] == list(range(2, COUNT + 1))
 
 
+@pytest.mark.parametrize("count", [1, 2, 511, 512, 513, 514, 1024, 1025, 30_000])
+def test_pings_of_one_read_are_answered_at_once(broker: BusyBroker, count: int) -> None:
+    """Each by itself takes a microsecond, and a client may send millions; what stands between them stays in order."""
+    client = broker.client("c")
+    sends = broker.server.stats.sent
+    client.send(*[Pingreq()] * count, Publish("t", b"x", 1, packet_id=1), Pingreq())
+    assert client.packets()[:count] == [Pingresp()] * count
+    broker.settle()
+    assert broker.server.stats.sent == sends + count + 2
+    client.feed(encode(Pingreq(), 5)[:1])
+    assert client.packets()[1:] == []
+    client.feed(encode(Pingreq(), 5)[1:])
+    assert client.packets() == [Pingresp()]
+
+
 def test_who_goes_in_the_middle_of_it(broker: BusyBroker) -> None:
     client = broker.client("c")
     client.send(subscribe(COUNT), Pingreq())

@@ -25,6 +25,10 @@ PACKET_ID: Final[list[bytes]] = [i.to_bytes(2, "big") for i in range(65536)]
 HEADERS: Final = 4
 """Bytes of a PUBLISH beside topic and payload, about: dispatchers are told sizes that do not depend on versions."""
 ANY_ID: Final = b"\x00\x01"
+PINGS: Final = 512
+"""PINGREQs that are looked for at a time."""
+PINGREQS: Final = b"\xc0\x00" * PINGS
+PINGRESPS: Final = b"\xd0\x00" * PINGS
 
 
 def header(first_byte: int, remaining: int) -> bytes:
@@ -114,6 +118,21 @@ class Sending(Turn):
         if not member.dirty:
             member.dirty = True
             self.dirty.append(member)
+
+    def answer_pings(self, channel: Channel, data: bytes, pos: int) -> int:
+        """A PINGREQ that ends at `pos`, and those behind it; returns where they end. A client may send millions."""
+        count = 1
+        while data[pos : pos + 2 * PINGS] == PINGREQS:
+            pos += 2 * PINGS
+            count += PINGS
+        while data[pos : pos + 2] == b"\xc0\x00":
+            pos += 2
+            count += 1
+        self.stats.received += count
+        self.stats.sent += count
+        answers = PINGRESPS[: 2 * count] if count <= PINGS else b"\xd0\x00" * count
+        channel.write(answers)
+        return pos
 
     def message1(self, run: Run) -> Message:
         """The message of a QoS 1 packet. Those for whom it has to wait come one after another, and have one between

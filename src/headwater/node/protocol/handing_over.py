@@ -58,17 +58,17 @@ class HandingOver(BackgroundTask):
         self.postponed = False
 
     def begin(self) -> None:
-        """As much as this turn has time for."""
+        """As much as this turn has time for, which may be nothing: to decode it may have taken all."""
         core = self.publishing.core
-        while self._more():
-            if time.monotonic() > core.hot.until:
-                self.postponed = True
-                self.publishing.long_ones += 1
-                core.budget.used += self.size
-                core.be_busy(self.channel)
-                core.background.add(self)
+        while time.monotonic() <= core.hot.until:
+            if not self._more():
+                self._end()
                 return
-        self._end()
+        self.postponed = True
+        self.publishing.long_ones += 1
+        core.budget.used += self.size
+        core.be_busy(self.channel)
+        core.background.add(self)
 
     def piece(self) -> bool:
         if self._more():
