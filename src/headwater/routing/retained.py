@@ -14,6 +14,7 @@ and the objects around it (`Message.size`). They are running sums, so that a ref
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -52,6 +53,9 @@ class Retained:
         self.changes: dict[str, Message | None] | None = None
         """Of whoever keeps them elsewhere too: each topic whose message changed, with the new one or None. Messages of
         the broker itself (`$SYS`) are made anew by each process and are left out."""
+
+        self.removed: Callable[[str], None] | None = None
+        """Told of topics whose message was deleted or has expired."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -125,6 +129,8 @@ class Retained:
             if self.changes is not None and not topic.startswith("$SYS/"):
                 self.changes[topic] = None
             self._clear_expiries()
+            if self.removed is not None:
+                self.removed(topic)
         return message
 
     def walk(self, filter: str) -> Walk:

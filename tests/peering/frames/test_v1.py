@@ -26,6 +26,7 @@ from headwater.peering.frames.frame import (
     Publisher,
     Refuse,
     Resume,
+    RetainedItem,
     Run,
     Spool,
     Stamp,
@@ -35,6 +36,9 @@ from headwater.peering.frames.frame import (
     Synced,
 )
 from headwater.peering.frames.reading import FrameReader
+from headwater.peering.retained import clock as retained_clock
+from headwater.peering.retained.reconciling import Branches, Entries, Leaves, Want
+from headwater.peering.retained.replica import Entry
 
 LARGEST_RUN = 1000
 STAMP = Stamp(7, 300)
@@ -62,6 +66,12 @@ KEPT: list[tuple[Frame, str]] = [
     (Gossip(b"\x01\x02"), "11000000020102"),
     (Refuse("no"), "12000000026e6f"),
     (Leave(True), "130000000101"),
+    (Branches((1,) * 256), "1400000800" + "0000000000000001" * 256),
+    (Leaves(3, (2,) * 256), "150000080103" + "0000000000000002" * 256),
+    (Entries(515, "a", "b", (("b", Entry(retained_clock.Stamp(9, "n1"), True)),)),
+     "160000001902030001610001620001000162000000000000000" + "9026e3101"),
+    (Want(("a", "é")), "1700000009000200016100" + "02c3a9"),
+    (RetainedItem(9, "n1", b"\x31\x03\0\x01a"), "18000000100000000000000009026e313103000161"),
 ]  # fmt: skip
 
 nodes = st.from_regex(r"\A[A-Za-z0-9._-]{1,32}\Z")
@@ -71,6 +81,7 @@ some_nodes = st.lists(nodes, max_size=5).map(tuple)
 names = st.from_regex(r"\A[\x21-\x7e]{1,16}\Z")
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
 counters = st.integers(0, 2**63)
+entries = st.builds(Entry, st.builds(retained_clock.Stamp, u64, nodes), st.booleans())
 runs = st.integers(1, 5).flatmap(
     lambda count: st.builds(
         Run,
@@ -104,6 +115,11 @@ frames = st.one_of(
     st.builds(Gossip, st.binary(max_size=50)),
     st.builds(Refuse, texts),
     st.builds(Leave, st.booleans()),
+    st.builds(Branches, st.just(tuple(range(256)))),
+    st.builds(Leaves, st.integers(0, 255), st.just(tuple(range(256)))),
+    st.builds(Entries, u16, texts, texts, st.lists(st.tuples(texts, entries), max_size=4).map(tuple)),
+    st.builds(Want, st.lists(texts, max_size=4).map(tuple)),
+    st.builds(RetainedItem, u64, nodes, st.binary(max_size=50)),
 )
 
 

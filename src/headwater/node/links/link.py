@@ -30,6 +30,7 @@ from headwater.peering.frames.frame import (
     Publisher,
     Refuse,
     Resume,
+    RetainedFrame,
     Run,
     Spool,
 )
@@ -134,6 +135,8 @@ class Link(Peer):
             receiving.publisher(frame)
         elif isinstance(frame, InterestFrame):
             self.links.interest(self.node, frame)
+        elif isinstance(frame, RetainedFrame):
+            self.links.retaining.received(end, frame)
         elif isinstance(frame, Heartbeat):
             self._heartbeat(end, frame)
         elif isinstance(frame, Gossip):

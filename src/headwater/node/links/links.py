@@ -16,11 +16,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from headwater.node.destinations.destination import Destination, Source
+from headwater.message import Message
+from headwater.node.destinations.destination import Destination, Fanout, Source
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.link import ALREADY, UP, Link
 from headwater.node.links.receiving import NOT_FOR_NODES, Receiving, Shared
+from headwater.node.links.retaining import Retaining, is_shared
 from headwater.node.links.sending import LinkDestination, OutgoingRuns, aged
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.links.spooling import Spooling
@@ -33,6 +35,7 @@ from headwater.peering.frames.frame import NONCE, Hello, InterestFrame, Leave
 from headwater.peering.frames.reading import VERSIONS
 from headwater.peering.frames.v1 import run_head
 from headwater.routing.feed import FILTER_ADDED, GROUP_ADDED, RouteChange, RouteListener
+from headwater.session.session import Session
 
 if TYPE_CHECKING:
     from headwater.node.plane.channel import Channel
@@ -68,7 +71,8 @@ class Links(Source):
         )
         self.forwarding = Forwarding(node, boot, GRAPH if self.relays else MESH)
         self.spooling = Spooling(server, boot, self.forwarding, settings.max_spool, self.send_owed)
-        self.outgoing = OutgoingRuns(server.hot, self.forwarding, self.spooling, settings.link_buffer)
+        self.retaining = Retaining(server, node, self.spooling)
+        self.outgoing = OutgoingRuns(server.hot, self.forwarding, self.spooling, self.retaining, settings.link_buffer)
         if self.relays:
             self.outgoing.flush_interest = self._flush_interest
         self._shared = Shared(server, self.coordination, self.forwarding, self.spooling, self.outgoing)
@@ -89,6 +93,7 @@ class Links(Source):
         for change in self._wanted():
             self.coordination.route_changed(change, server.hot.now)
         server.router.feed.listen(self._feed)
+        self.retaining.start()
         server.hot.outgoing = self.outgoing
         server.hot.fanouts.remote = self
         server.interest = _Gate(self)
@@ -200,6 +205,8 @@ class Links(Source):
         self.coordination.link(node, True, self.server.hot.now)
         self._run_tick()  # what this node has comes before anything else
         end.send(end.spool.greeting())
+        if link.dialed:
+            self.retaining.link_up(end)
         log.info("linked with node %s at %s", node, link.channel.address)
         self.changed(link)
 
@@ -210,6 +217,7 @@ class Links(Source):
             del self.up[link.node]
             assert link.end is not None
             link.end.link_down()
+            self.retaining.link_down(link.end)
             self.coordination.link(link.node, False, self.server.hot.now)
             self._tick_soon()
             log.info("link with node %s ended: %s", link.node, link.why)
@@ -277,6 +285,38 @@ class Links(Source):
             found = [LinkDestination(self.outgoing, ends)] if ends else NOBODY
             self._destinations[peers] = found
         return found
+
+    # ---- retained messages -----------------------------------------------------------------------------------------
+
+    def spread(self, message: Message, publisher: Session | None, fanout: Fanout, is_retained: bool) -> None:
+        if not is_shared(message.topic):
+            return
+        if not is_retained:
+            self.retaining.found_no_room(message.topic)
+            return  # others could not tell whether it is later than what they have
+        self._send_to_others(message, publisher, fanout)
+
+    def _send_to_others(self, message: Message, publisher: Session | None, fanout: Fanout) -> None:
+        """To the nodes that are not among its destinations."""
+        ends = dict.fromkeys(self.spooling.ends.values())
+        for destination in fanout.destinations[fanout.local :]:
+            if isinstance(destination, LinkDestination):
+                for end in destination.ends:
+                    ends.pop(end, None)
+        relayed = self.outgoing.relayed
+        if relayed is not None:
+            ends.pop(relayed.source, None)
+        if ends:
+            self.outgoing.deliver(LinkDestination(self.outgoing, list(ends)), message, publisher)
+
+    def take_retained(self, message: Message) -> None:
+        stamp = self.retaining.take(message)
+        if self.outgoing.relayed is not None:
+            self.outgoing.relayed.stamp = stamp
+
+    def pass_on_retained(self, message: Message, fanout: Fanout) -> None:
+        if self.outgoing.relayed is not None and is_shared(message.topic):
+            self._send_to_others(message, None, fanout)
 
     def _tick_soon(self) -> None:
         """Before this turn ends."""
@@ -349,6 +389,7 @@ class Links(Source):
         now = self.server.hot.now
         for link in [*self.up.values(), *self.greeting]:
             link.beat(now)
+        self.retaining.beat(now)
         if self._is_running:
             self.server.timers.at(now + self.settings.heartbeat, self._beat)
 
@@ -372,6 +413,19 @@ class _Gate(InterestGate):
 
     def hold(self, task: ClientTask) -> bool:
         return self.links.hold(task)
+
+    def retain(self, message: Message) -> None:
+        if is_shared(message.topic):
+            self.links.retaining.write(message)
+
+    def spread(self, message: Message, publisher: Session | None, fanout: Fanout, is_retained: bool) -> None:
+        self.links.spread(message, publisher, fanout, is_retained)
+
+    def take_retained(self, message: Message) -> None:
+        self.links.take_retained(message)
+
+    def pass_on_retained(self, message: Message, fanout: Fanout) -> None:
+        self.links.pass_on_retained(message, fanout)
 
 
 class _Others(Source):

@@ -118,7 +118,7 @@ class Receiving:
         packets = _behind(run.packets, known)
         count = run.messages - known
         if admission.may_go_on:
-            relayed = Relayed(admission.origin, run.boot, run.counter + known, run.hops + 1)
+            relayed = Relayed(self._end, admission.origin, run.boot, run.counter + known, run.hops + 1)
             self._relay(packets, count, run.protocol, publisher.client_id, relayed)
             return True
         return self._feed0(packets, count, publisher.client_id, run.protocol)
@@ -232,7 +232,9 @@ class Receiving:
                     if admission.may_go_on:
                         if not self._others_have_room(packet, run.hops + 1):
                             return index
-                        outgoing.relayed = Relayed(admission.origin, run.boot, run.counter + index, run.hops + 1)
+                        outgoing.relayed = Relayed(
+                            self._end, admission.origin, run.boot, run.counter + index, run.hops + 1
+                        )
                     self._feed(packet, held.client_id, run.protocol)
                     outgoing.settle()
                     if self._kept:

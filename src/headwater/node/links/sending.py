@@ -19,9 +19,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from headwater.message import NEVER, Delivery, Message
+from headwater.message import NEVER, Message
 from headwater.node.destinations.destination import Destination, Run
 from headwater.node.links.end import PeerEnd
+from headwater.node.links.retaining import Retaining, packet_of
 from headwater.node.links.spooling import Spooling
 from headwater.node.plane.channel import Channel
 from headwater.node.plane.sending import ANY_ID, Sending
@@ -31,7 +32,7 @@ from headwater.peering.frames import v1
 from headwater.peering.frames.frame import MAX_COUNT
 from headwater.peering.spool import SpooledRun
 from headwater.session.session import Session
-from headwater.session.translate import ROUNDING, publish_properties
+from headwater.session.translate import ROUNDING
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.encode import encode
 from headwater.wire.framing import PacketReader
@@ -46,13 +47,16 @@ NOT_A_CLIENT: Final = ""
 
 
 class Relayed:
-    """The id of the message that is being relayed: of the next one that destinations take."""
+    """The id of the message that is being relayed: of the next one that destinations take. `source` sent it here."""
 
-    def __init__(self, origin: str, boot: int, counter: int, hops: int) -> None:
+    def __init__(self, source: PeerEnd, origin: str, boot: int, counter: int, hops: int) -> None:
+        self.source = source
         self.origin = origin
         self.boot = boot
         self.counter = counter
         self.hops = hops
+        self.stamp = ""
+        """Of a retained message."""
 
 
 class LinkDestination(Destination):
@@ -78,11 +82,14 @@ class LinkDestination(Destination):
 
 
 class OutgoingRuns(Outgoing):
-    def __init__(self, sending: Sending, forwarding: Forwarding, spooling: Spooling, link_buffer: int) -> None:
+    def __init__(
+        self, sending: Sending, forwarding: Forwarding, spooling: Spooling, retaining: Retaining, link_buffer: int
+    ) -> None:
         super().__init__()
         self.sending = sending
         self.forwarding = forwarding
         self.spooling = spooling
+        self.retaining = retaining
         self.link_buffer = link_buffer
         self.relayed: Relayed | None = None
         self.flush_interest: Callable[[], None] | None = None
@@ -129,11 +136,7 @@ class OutgoingRuns(Outgoing):
         if self.is_open:
             self.settle()
         sending = self.sending
-        delivery = Delivery(message, message.qos, message.retain)
-        properties = publish_properties(delivery, sending.now)
-        packet_id = 1 if message.qos else 0
-        packet = Publish(message.topic, message.payload, message.qos, message.retain, False, packet_id, properties)
-        data = encode(packet, V5)
+        data = packet_of(message, sending.now, self._stamp_of(message))
         client_id = message.publisher
         if message.qos == 0:
             self._send0(destination, data, 1, V5, client_id, message.commit)
@@ -142,6 +145,11 @@ class OutgoingRuns(Outgoing):
         channel = None if publisher is None else publisher.connection
         expires = 0 if message.expires_at == NEVER else int(1000 * (time.time() + message.expires_at - sending.now))
         self._spool(destination, data, 1, V5, client_id, channel if isinstance(channel, Channel) else None, expires)
+
+    def _stamp_of(self, message: Message) -> str:
+        if not message.retain:
+            return ""
+        return self.retaining.stamp_of(message.topic) if self.relayed is None else self.relayed.stamp
 
     def _open(self, destination: LinkDestination, run: Run, qos: int) -> None:
         if self.is_open:

@@ -4,6 +4,7 @@
     a <peer>                      applied of a peer's spool: spool:8 position:8
     w <origin> 0 <boot> <number>  a part of the window of an origin, where messages are relayed
     k                             JSON: the other members, by node, with their addresses
+    t <topic>                     the stamp of a retained message (retaining.py)
 
 Theory. One commit holds what a publisher sent, the blocks that other nodes are owed of it, what was applied of others'
 spools, and what followed from that. So after a crash nothing is owed that was not published, and what was applied is
@@ -40,6 +41,7 @@ SPOOL: Final = b"p"
 APPLIED: Final = b"a"
 WINDOW: Final = b"w"
 MEMBERS: Final = b"k"
+STAMPS: Final = b"t"
 CHUNKS: Final = windows.WINDOW // windows.CHUNK + 1
 """Parts of a window that are kept."""
 SPARE: Final = 0.25
@@ -169,6 +171,24 @@ class Spooling(Contributor):
             self.members = dict(members)
             self._are_members_new = True
             self.touch()
+
+    def stamps(self) -> list[tuple[str, bytes]]:
+        """Of retained messages, as they were kept (retaining.py)."""
+        if self._journal is None:
+            return []
+        return [(key[1:].decode(), value) for key, value in self._journal.committer.scan(STAMPS)]
+
+    def keep_stamp(self, topic: str, record: bytes | None) -> None:
+        """In the commit that the message is part of; None: there is none any more."""
+        if self._journaled is None:
+            return
+        key = STAMPS + topic.encode()
+        if record is None:
+            self._journaled.puts.pop(key, None)
+            self._journaled.deletes.append(key)
+        else:
+            self._journaled.puts[key] = record
+        self.touch()
 
     def touch(self) -> None:
         """Something will have to go into a commit."""

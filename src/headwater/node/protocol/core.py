@@ -15,8 +15,10 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from headwater.disk.room import Room
+from headwater.message import Message
 from headwater.node.config import Config
 from headwater.node.delivery.coordinator import Coordinator
+from headwater.node.destinations.destination import Fanout
 from headwater.node.hooks import Hooks
 from headwater.node.persistence.journal import Journal
 from headwater.node.plane.background import BackgroundTask
@@ -62,6 +64,22 @@ class InterestGate:
 
     def hold(self, task: ClientTask) -> bool:
         """Whether the task has to wait until other nodes know what is wanted: then `ClientTask.released` is called."""
+        raise NotImplementedError
+
+    def retain(self, message: Message) -> None:
+        """A message is about to be retained here, or one deleted: all other nodes are to do the same."""
+        raise NotImplementedError
+
+    def spread(self, message: Message, publisher: Session | None, fanout: Fanout, is_retained: bool) -> None:
+        """Send it to the nodes that it does not go to anyway."""
+        raise NotImplementedError
+
+    def take_retained(self, message: Message) -> None:
+        """Another node sent it: retain it, if it is later than what is here."""
+        raise NotImplementedError
+
+    def pass_on_retained(self, message: Message, fanout: Fanout) -> None:
+        """It was handed over: send it to the nodes behind this one that it has not gone to."""
         raise NotImplementedError
 
 

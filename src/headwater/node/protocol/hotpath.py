@@ -162,7 +162,7 @@ class HotPath(Collecting):
                 elif first == 0x40 and remaining == 2:
                     pos = self._pubacks(channel, data, pos)
                     continue
-                elif first == 0xC0 and remaining == 0:
+                elif first == 0xC0 and remaining == 0 and channel.peer is None:
                     pos = self.answer_pings(channel, data, end)
                     continue
             self.slow.packet(channel, first, data[p:end])

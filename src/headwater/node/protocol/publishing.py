@@ -145,9 +145,11 @@ class Publishing:
         return fanout.somebody
 
     def take_from_node(self, message: Message) -> None:
-        """A message that another node of the cluster has admitted: store it and hand it over. It is not retained here,
-        as nothing would tell this node when it is replaced."""
+        """A message that another node of the cluster has admitted: store it, retain it and hand it over."""
         core = self.core
+        gate = core.interest if message.retain else None
+        if gate is not None:
+            gate.take_retained(message)
         if not self.admission.is_stored(message):
             return
         if core.coordinator is not None:
@@ -156,6 +158,8 @@ class Publishing:
         if fanout.store is not None:
             fanout.store.deliver(message, None)
         self._hand_over(fanout, message, None)
+        if gate is not None:
+            gate.pass_on_retained(message, fanout)
 
     def _keep(self, message: Message, publisher: Session | None) -> Fanout:
         """Store and retain it; returns where it goes."""
@@ -167,7 +171,12 @@ class Publishing:
             fanout.store.deliver(message, publisher)
         if message.retain:
             message.owner = self.access.rights.owner(publisher)
-            self._retain(message)
+            gate = core.interest
+            if gate is not None:
+                gate.retain(message)
+            is_retained = self._retain(message)
+            if gate is not None:
+                gate.spread(message, publisher, fanout, is_retained)
         return fanout
 
     def _hand_over(self, fanout: Fanout, message: Message, publisher: Session | None) -> None:
@@ -177,12 +186,15 @@ class Publishing:
             for destination in fanout.destinations:
                 destination.deliver(message, publisher)
 
-    def _retain(self, message: Message) -> None:
+    def _retain(self, message: Message) -> bool:
+        """False: there is no room for it."""
         if self.core.router.retain(message):
             self.core.hot.changed = self.core.journal is not None
             self.core.hooks.tell("retain_message", message)
-        elif self.core.journal is not None:
+            return True
+        if self.core.journal is not None:
             self.core.journal.not_retained(message)
+        return not message.payload
 
     def _hand_over_selected(self, fanout: Fanout, message: Message, publisher: Session | None) -> None:
         """To all destinations, with hooks that may change who gets it."""

@@ -11,6 +11,7 @@ it as the sender did (docs/adr/0023-peering.md).
     Spool, Resume         where the QoS ≥ 1 messages of this link begin, and after which the receiver wants them
     Publisher             numbers a client, so that runs can name it
     Run0, Run1, Ack       messages as they came in; Run1 has positions, which Ack acknowledges
+    Branches … Want       what retained messages the sender has (`retained/reconciling.py`); RetainedItem: one of them
     Heartbeat, Gossip, Refuse, Leave
 
 `origin` is the node at which a message or an interest began, "" in runs for the sender of the link itself; `boot` grows
@@ -20,6 +21,8 @@ with each start of that node. Together with a counter they are a message's id.
 from __future__ import annotations
 
 from typing import Final, NamedTuple
+
+from headwater.peering.retained.reconciling import Branches, Entries, Leaves, Want
 
 MAX_NODE_ID: Final = 32
 """Bytes of a node's id: letters, digits, `.`, `_`, `-`."""
@@ -165,6 +168,14 @@ class Run(NamedTuple):
     packets: bytes
 
 
+class RetainedItem(NamedTuple):
+    """A retained message as a PUBLISH packet, empty if it is deleted, with its stamp (`retained/`)."""
+
+    time: int
+    node: str
+    packet: bytes
+
+
 class Ack(NamedTuple):
     """All up to this position of the receiver's spool is on the sender's disk, with its effects."""
 
@@ -198,6 +209,7 @@ class Leave(NamedTuple):
     forget: bool
 
 
+RetainedFrame = Branches | Leaves | Entries | Want | RetainedItem
 Frame = (
     Proof
     | Have
@@ -217,5 +229,6 @@ Frame = (
     | Gossip
     | Refuse
     | Leave
+    | RetainedFrame
 )
 InterestFrame = Have | Synced | StateBegin | StatePart | StateEnd | Change | Neighbours | InterestAck

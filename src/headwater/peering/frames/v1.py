@@ -45,6 +45,7 @@ from headwater.peering.frames.frame import (
     Publisher,
     Refuse,
     Resume,
+    RetainedItem,
     Run,
     Spool,
     Stamp,
@@ -53,8 +54,13 @@ from headwater.peering.frames.frame import (
     StatePart,
     Synced,
 )
+from headwater.peering.retained import clock as retained_clock
+from headwater.peering.retained.reconciling import MOST_BYTES, MOST_ENTRIES, Branches, Entries, Leaves, Want
+from headwater.peering.retained.replica import BRANCHES, IN_BRANCH, Entry
 
 VERSION: Final = 1
+MAX_ITEM: Final = 1 << 28
+"""Bytes of a retained message with its stamp: the largest packet of MQTT fits."""
 HEAD: Final = struct.Struct("!BI")
 _RUN: Final = struct.Struct("!BBHIQIB")
 RUN0: Final = 1
@@ -168,6 +174,41 @@ def _read_publisher(fields: Fields) -> Publisher:
     return Publisher(number, protocol, fields.text(len(fields.data) - fields.at))
 
 
+def _entries(frame: Entries) -> bytes:
+    found = [U16.pack(frame.leaf), _text(frame.after), _text(frame.until), U16.pack(len(frame.entries))]
+    for topic, entry in frame.entries:
+        found += [_text(topic), U64.pack(entry.stamp.time), short(entry.stamp.node), bytes((entry.is_deleted,))]
+    return b"".join(found)
+
+
+def _read_entries(fields: Fields) -> Entries:
+    leaf, after, until = fields.u16(), fields.text(fields.u16()), fields.text(fields.u16())
+    entries = []
+    for _ in range(fields.u16()):
+        topic, time, node = fields.text(fields.u16()), fields.u64(), fields.node()
+        entries.append((topic, Entry(retained_clock.Stamp(time, node), fields.flag())))
+    return Entries(leaf, after, until, tuple(entries))
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return U16.pack(len(data)) + data
+
+
+def _read_want(fields: Fields) -> Want:
+    return Want(tuple(fields.text(fields.u16()) for _ in range(fields.u16())))
+
+
+def _prints(fingerprints: tuple[int, ...]) -> bytes:
+    return b"".join(map(U64.pack, fingerprints))
+
+
+def _read_prints(fields: Fields, count: int) -> tuple[int, ...]:
+    return tuple(fields.u64() for _ in range(count))
+
+
+_TOPICS: Final = MOST_BYTES + 65535 + MOST_ENTRIES * U16.size
+"""Bytes of topics in one frame, at most."""
 _NAMES: Final = U16.size + MAX_STREAMS * (1 + MAX_NODE_ID)
 
 # kind: number, largest body, body of a frame, frame of a body
@@ -209,6 +250,21 @@ _KINDS: Final[dict[type, tuple[int, int, Callable[[Any], bytes], Callable[[Field
     Gossip: (17, MAX_GOSSIP, lambda f: f.data, lambda d: Gossip(d.rest())),
     Refuse: (18, MAX_TEXT, lambda f: f.reason.encode(), lambda d: Refuse(d.text(len(d.data)))),
     Leave: (19, 1, lambda f: bytes((f.forget,)), lambda d: Leave(d.flag())),
+    Branches: (20, 8 * BRANCHES, lambda f: _prints(f.fingerprints), lambda d: Branches(_read_prints(d, BRANCHES))),
+    Leaves: (
+        21,
+        1 + 8 * IN_BRANCH,
+        lambda f: bytes((f.branch,)) + _prints(f.fingerprints),
+        lambda d: Leaves(d.u8(), _read_prints(d, IN_BRANCH)),
+    ),
+    Entries: (22, 8 + 2 * 65535 + _TOPICS + MOST_ENTRIES * (10 + MAX_NODE_ID), _entries, _read_entries),
+    Want: (23, 2 + _TOPICS, lambda f: U16.pack(len(f.topics)) + b"".join(map(_text, f.topics)), _read_want),
+    RetainedItem: (
+        24,
+        MAX_ITEM,
+        lambda f: U64.pack(f.time) + short(f.node) + f.packet,
+        lambda d: RetainedItem(d.u64(), d.node(), d.rest()),
+    ),
 }
 _READERS: Final = {number: (largest, read) for number, largest, _, read in _KINDS.values()}
 
