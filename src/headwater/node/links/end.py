@@ -75,6 +75,8 @@ class PeerEnd:
         self.messages_sent = 0
         self.messages_received = 0
         self.dropped = 0
+        self.is_proven = False
+        """It has been linked; what others only tell of may not exist."""
         self.is_full = False
         """Its spool has no room, and publishers are refused."""
         self.is_told = False
