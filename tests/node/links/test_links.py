@@ -11,7 +11,6 @@ from headwater.wire.packets import Puback, Suback, Subscribe, SubscribeRequest
 from tests.node.links.memory import (
     BOOT,
     FakePeer,
-    JournalingBroker,
     Net,
     Node,
     pair,
@@ -20,6 +19,7 @@ from tests.node.links.memory import (
     publish,
     subscribe,
 )
+from tests.node.persistence.durable import DurableBroker
 
 MIB = 1 << 20
 
@@ -220,7 +220,7 @@ def test_a_full_spool_refuses_those_who_cannot_be_paused() -> None:
 @pytest.mark.parametrize("is_durable", [False, True])
 def test_a_node_that_was_forgotten_and_comes_back_is_owed_anew(is_durable: bool) -> None:
     """It was cut off, not dead: it knows how far it had come in the spool that is void now."""
-    net = Net(Node("a", JournalingBroker() if is_durable else None), Node("b"))
+    net = Net(Node("a", DurableBroker() if is_durable else None), Node("b"))
     a, b = net.nodes
     wire = net.link(a, b)
     net.settle()
@@ -393,7 +393,7 @@ def test_a_broker_may_be_asked_to_publish_by_nobody() -> None:
 
 
 def test_nodes_that_others_made_up_pause_nobody() -> None:
-    node = Node("a", JournalingBroker())
+    node = Node("a", DurableBroker())
     for number in range(20):
         node.links.join(f"made-up-{number}")
     client = node.client("p")
@@ -403,7 +403,7 @@ def test_nodes_that_others_made_up_pause_nobody() -> None:
     assert not client.channel.paused
     assert node.links.spooling.ends == {}
     assert node.links.destinations("t") == []
-    assert isinstance(node.broker, JournalingBroker)
+    assert isinstance(node.broker, DurableBroker)
     assert list(node.broker.backend.scan(b"p")) == []
 
 
