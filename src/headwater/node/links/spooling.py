@@ -143,10 +143,16 @@ class Spooling(Contributor):
         self._storage = self._journaled = JournalStorage(committer.get, committer.scan)
         for key, value in committer.scan(APPLIED):
             self._applied[key[1:].decode()] = _APPLIED.unpack(value)
+        chunks: list[tuple[bytes, str, int, int]] = []
         for key, value in committer.scan(WINDOW):
             boot, number = _CHUNK.unpack_from(key, len(key) - _CHUNK.size)
             origin = key[1 : -_CHUNK.size - 1].decode()
             self.forwarding.windows.window(origin, boot).restore(number, value)
+            chunks.append((key, origin, boot, number))
+        for key, origin, boot, number in chunks:
+            if not self.forwarding.windows.has_use_for(origin, boot, number):  # of an earlier life, or counters jumped
+                self._journaled.deletes.append(key)
+                self.touch()
         for _, value in committer.scan(MEMBERS):
             self.members = json.loads(value)
         journal.contributor = self
