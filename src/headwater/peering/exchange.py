@@ -40,6 +40,10 @@ from headwater.peering.streams import Stream
 
 ANYTHING: Final = None
 """As a list of filters: topics of any may have other links now."""
+MOST_CHANGED: Final = 4096
+"""Filters that are listed in one turn; more count as any."""
+MOST_STEPS: Final = 1 << 62
+"""Steps of one life of a node."""
 
 
 class Send(NamedTuple):
@@ -68,8 +72,10 @@ class Link:
         self.told: dict[str, Stamp] = {}
         self.acknowledged: dict[str, Stamp] = {}
         self.begun: StateBegin | None = None
-        self.parts: list[bytes] = []
+        self.parts = bytearray()
         self.expected = 0
+        self.answered: set[str] = set()
+        """Streams that were asked for anew, and told, in this turn."""
         self.traffic = Traffic()
 
     def has(self, origin: str, stamp: Stamp) -> None:
@@ -128,6 +134,9 @@ class Exchange:
             self.released.append(token)
 
     def expire(self, now: float) -> None:
+        """And a turn is over."""
+        for link in self.links.values():
+            link.answered.clear()
         self.released += self._waiting.expired(now)
         for barrier in self._relayed.values():
             barrier.expired(now)
@@ -181,10 +190,12 @@ class Exchange:
         elif isinstance(frame, StateBegin):
             self._take_begin(peer, link, frame)
         elif isinstance(frame, StatePart):
-            link.parts.append(frame.data)
             link.expected -= len(frame.data)
             if link.begun is None or link.expected < 0:
                 raise MalformedFrame("a part of no state")
+            if not frame.data:
+                raise MalformedFrame("an empty part of a state")
+            link.parts += frame.data
         elif isinstance(frame, StateEnd):
             self._take_end(peer, link, now)
         elif isinstance(frame, Have):
@@ -198,20 +209,35 @@ class Exchange:
             stream = self.streams.get(origin)
             if stream is None or stamp.boot != stream.stamp.boot:
                 continue
+            if stream is self.own and stamp > stream.stamp:
+                self._outrank(stamp)
             link.told[origin] = stamp
             link.acknowledged[origin] = stamp
             if stream is self.own:
                 self.released += self._waiting.acknowledged(peer, stamp.number)
         if frame.everything:
+            if link.is_ready:
+                raise MalformedFrame("asked for everything twice")
             link.is_ready = True
             for stream in list(self.streams.values()):
                 self._tell_one(peer, link, stream)
             self._send(peer, Synced())
             return
         for origin, stamp in frame.streams:
-            if origin in self.streams:
+            if origin in self.streams and origin not in link.answered:
+                link.answered.add(origin)
                 link.told[origin] = stamp
                 self._tell_one(peer, link, self.streams[origin])
+
+    def _outrank(self, stamp: Stamp) -> None:
+        """The peer has a later step of ours than we do: we have begun anew with the same boot, as may happen to a node
+        without a data folder that starts twice in a second. What we want is told as the step behind that."""
+        if stamp.number >= MOST_STEPS:
+            raise MalformedFrame(f"{stamp.number} steps of one node")
+        content = self.own.content
+        assert content is not None
+        self.own.begin(Stamp(stamp.boot, stamp.number + 1), content, self.own.neighbours)
+        self._spread(self.own, "")
 
     def _take_begin(self, peer: str, link: Link, frame: StateBegin) -> None:
         if link.begun is not None:
@@ -226,8 +252,8 @@ class Exchange:
                 self.changed = ANYTHING
 
     def _take_end(self, peer: str, link: Link, now: float) -> None:
-        begun, data = link.begun, b"".join(link.parts)
-        link.begun, link.parts = None, []
+        begun, data = link.begun, bytes(link.parts)
+        link.begun, link.parts = None, bytearray()
         if begun is None or link.expected:
             raise MalformedFrame("a state ends before its end")
         if not self._is_ours_to_take(peer, begun.origin):
@@ -289,6 +315,8 @@ class Exchange:
             self.changed = ANYTHING
         else:
             self.changed += filters
+            if len(self.changed) > MOST_CHANGED:
+                self.changed = ANYTHING
 
     def _ask_anew(self, peer: str, stream: Stream) -> None:
         stream.doubts.add(peer)

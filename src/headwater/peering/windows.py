@@ -145,6 +145,11 @@ class Windows:
         lives[boot] = found
         return found
 
+    def has_use_for(self, origin: str, boot: int, number: int) -> bool:
+        """Whether a chunk that was written is a part of what is here."""
+        window = self._windows.get(origin, {}).get(boot)
+        return window is not None and (number + 1) * CHUNK > window.newest - WINDOW + 1
+
     def forget(self, origin: str) -> None:
         self._newest.pop(origin, None)
         self._windows.pop(origin, None)

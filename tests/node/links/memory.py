@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from typing import Any, cast
 
 from headwater.node.config import Config
 from headwater.node.links.link import CLOSED, UP, Link
 from headwater.node.links.links import Links
 from headwater.node.links.settings import ClusterSettings
-from headwater.node.persistence.memory import MemoryBackend
 from headwater.node.plane.channel import Channel
 from headwater.peering.frames import v1
 from headwater.peering.frames.frame import Frame, Hello
@@ -18,7 +16,7 @@ from headwater.peering.frames.hello import encode_hello
 from headwater.peering.frames.reading import FrameReader
 from headwater.wire.packets import Packet, Publish, Subscribe, SubscribeRequest
 from tests.node.memory import Client, MemoryBroker, MemorySocket
-from tests.node.persistence.durable import DurableBroker, SteppedCommitter
+from tests.node.persistence.durable import DurableBroker
 
 BOOT = 7
 ROOMY: dict[str, Any] = {
@@ -28,23 +26,6 @@ ROOMY: dict[str, Any] = {
     "topic_alias_maximum": 10,
     "shared_dispatcher": "round_robin",
 }
-
-
-class ScannedCommitter(SteppedCommitter):
-    """Can be asked what is on disk."""
-
-    def get(self, key: bytes) -> bytes | None:
-        return self.backend.get(key)
-
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return self.backend.scan(prefix)
-
-
-class JournalingBroker(DurableBroker):
-    def __init__(self, backend: MemoryBackend | None = None, config: Config | None = None, *, hot: bool = True) -> None:
-        super().__init__(backend, config, hot=hot)
-        self.committer = ScannedCommitter(self.backend)
-        self.journal.committer = self.committer
 
 
 class Node:

@@ -11,7 +11,6 @@ from headwater.wire.packets import Puback, Suback, Subscribe, SubscribeRequest
 from tests.node.links.memory import (
     BOOT,
     FakePeer,
-    JournalingBroker,
     Net,
     Node,
     pair,
@@ -20,6 +19,7 @@ from tests.node.links.memory import (
     publish,
     subscribe,
 )
+from tests.node.persistence.durable import DurableBroker
 
 MIB = 1 << 20
 
@@ -190,7 +190,7 @@ def test_a_member_that_is_away_is_owed_what_it_wanted() -> None:
 
 def test_what_a_forgotten_member_was_owed_is_void_and_publishers_go_on() -> None:
     node = Node("a", max_spool=MIB)
-    node.links.join("b")
+    node.links.join("b", is_known=True)
     client = node.client("p")
     for _ in range(5):
         publish(client, "t", bytes(1 << 18), 1)
@@ -207,7 +207,7 @@ def test_what_a_forgotten_member_was_owed_is_void_and_publishers_go_on() -> None
 
 def test_a_full_spool_refuses_those_who_cannot_be_paused() -> None:
     node = Node("a", max_spool=MIB)
-    node.links.join("b")
+    node.links.join("b", is_known=True)
     clients = [node.client(f"p{number}") for number in range(8)]
     for client in clients:  # each is paused behind its first
         publish(client, "t", bytes(1 << 18), 1)
@@ -220,7 +220,7 @@ def test_a_full_spool_refuses_those_who_cannot_be_paused() -> None:
 @pytest.mark.parametrize("is_durable", [False, True])
 def test_a_node_that_was_forgotten_and_comes_back_is_owed_anew(is_durable: bool) -> None:
     """It was cut off, not dead: it knows how far it had come in the spool that is void now."""
-    net = Net(Node("a", JournalingBroker() if is_durable else None), Node("b"))
+    net = Net(Node("a", DurableBroker() if is_durable else None), Node("b"))
     a, b = net.nodes
     wire = net.link(a, b)
     net.settle()
@@ -390,3 +390,31 @@ def test_a_broker_may_be_asked_to_publish_by_nobody() -> None:
     a.server.publishing.route(Message("t", b"by the program", 1), None)
     net.settle()
     assert payloads(client) == [b"by the program"]
+
+
+def test_nodes_that_others_made_up_pause_nobody() -> None:
+    node = Node("a", DurableBroker())
+    for number in range(20):
+        node.links.join(f"made-up-{number}")
+    client = node.client("p")
+    for _ in range(8):
+        publish(client, "t", bytes(1 << 18), 1)
+        node.settle()
+    assert not client.channel.paused
+    assert node.links.spooling.ends == {}
+    assert node.links.destinations("t") == []
+    assert isinstance(node.broker, DurableBroker)
+    assert list(node.broker.backend.scan(b"p")) == []
+
+
+def test_a_node_that_others_told_of_gets_what_waits_when_it_is_linked() -> None:
+    net = Net(Node("a"), Node("b"))
+    a, b = net.nodes
+    client = b.client("s")
+    subscribe(net, client, "t")
+    a.links.join("b")
+    publish(a.client("p"), "t", b"before the link", 1)
+    net.link(a, b)
+    net.settle()
+    assert payloads(client) == [b"before the link"]
+    assert a.links.spooling.ends["b"].spool.max_bytes == a.settings.max_spool

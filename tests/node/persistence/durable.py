@@ -7,6 +7,7 @@ says.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from headwater.node.config import Config
 from headwater.node.delivery.coordinator import Coordinator
@@ -57,6 +58,12 @@ class SteppedCommitter(Committer):
         if self.batch is not None and not self.written:
             self.write()
         return self.backend.get(key)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.backend.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self.backend.scan(prefix)
 
     def has(self, key: bytes) -> bool:
         return self.backend.get(key) is not None

@@ -49,6 +49,10 @@ LONGEST_PAUSE: Final = 5.0
 """Seconds between two attempts at one address: the pause doubles."""
 SECOND: Final = 1.0
 """Seconds after which the node with the larger id dials, too."""
+MOST_DIALED: Final = 64
+"""Addresses that are dialed at a time."""
+MOST_ADDRESSES: Final = 1024
+"""Addresses of which is remembered who was there, or how dialing ended; beyond, only of those that are in use."""
 RESOLVE_AGAIN: Final = 10.0
 RESOLVE_TIMEOUT: Final = 5.0
 ALL: Final = ("0.0.0.0", "::", "*")
@@ -132,7 +136,7 @@ class Cluster:
         self._resolver = Resolver()
         self._dialer = Dialer(server, self._contexts, self._resolver)
         for node in links.spooling.members:
-            links.join(node)
+            links.join(node, is_known=True)
         links.start()
         self._is_running = True
         self._begin_membership(identity.boot)
@@ -338,6 +342,8 @@ class Cluster:
         else:
             past.links += 1
             self._greet_by_gossip(link)
+            assert self._links is not None and self._membership is not None
+            self._keep_members(dict(self._links.spooling.members), self._membership.view(now))
 
     def _failed(self, address: str, attempts: _Attempts, why: str, now: float) -> None:
         if why != attempts.reason:
@@ -356,11 +362,29 @@ class Cluster:
             return
         now = self._server.hot.now
         if not self._has_left:
-            for address in self._to_dial(now):
-                attempts = self._attempts.setdefault(address, _Attempts())
-                if not attempts.is_under_way and now >= attempts.next:
-                    self._dial_one(address, attempts)
+            self._dial_some(now)
         self._server.timers.at(now + LOOK, self._dial)
+
+    def _dial_some(self, now: float) -> None:
+        addresses = self._to_dial(now)
+        self._random.shuffle(addresses)
+        under_way = sum(each.is_under_way for each in self._attempts.values())
+        for address in addresses:
+            attempts = self._attempts.setdefault(address, _Attempts())
+            if not attempts.is_under_way and now >= attempts.next and under_way < MOST_DIALED:
+                under_way += 1
+                self._dial_one(address, attempts)
+        if max(len(self._attempts), len(self._node_at)) > MOST_ADDRESSES:
+            self._forget_addresses(now)
+
+    def _forget_addresses(self, now: float) -> None:
+        """Those that are nobody's any more: a member may tell another one as often as it likes."""
+        links, membership = self._links, self._membership
+        assert links is not None and membership is not None
+        used = {each.address for each in membership.view(now)}
+        used.update(self._addresses, [each.dialed for each in links.up.values()])
+        self._attempts = {each: found for each, found in self._attempts.items() if found.is_under_way or each in used}
+        self._node_at = {each: node for each, node in self._node_at.items() if each in used}
 
     def _to_dial(self, now: float) -> list[str]:
         links, membership = self._links, self._membership
@@ -495,9 +519,16 @@ class Cluster:
                 self._past.pop(change.node, None)
             else:
                 links.join(change.node)
-        for node, member in view.items():
-            if node != links.node and not _is_gone(member) and PASSING_KEY not in member.values:
-                members[node] = member.address
+        self._keep_members(members, list(view.values()))
+
+    def _keep_members(self, members: dict[str, str], view: list[MemberView]) -> None:
+        """For the next start: those that are known already, and those that were linked meanwhile."""
+        links = self._links
+        assert links is not None
+        for member in view:
+            is_kept = not _is_gone(member) and PASSING_KEY not in member.values and links.is_known(member.node)
+            if member.node != links.node and is_kept:
+                members[member.node] = member.address
         links.spooling.keep_members(members)
 
     def _node_left(self, node: str) -> None:

@@ -69,10 +69,14 @@ class PeerEnd:
         """Over this link, the Hello not counted."""
         self.large = 0
         """The number of the last large one."""
+        self.unread = 0
+        """Bytes of frames other than runs since nothing waited for its socket."""
         self.bytes_sent = 0
         self.messages_sent = 0
         self.messages_received = 0
         self.dropped = 0
+        self.is_proven = False
+        """It has been linked; what others only tell of may not exist."""
         self.is_full = False
         """Its spool has no room, and publishers are refused."""
         self.is_told = False
@@ -82,6 +86,7 @@ class PeerEnd:
         self.channel = channel
         self.frames_sent = frames_sent
         self.large = 0
+        self.unread = 0
         self.publishers = PublisherNumbers()
 
     def link_down(self) -> None:
@@ -96,6 +101,7 @@ class PeerEnd:
             return
         self.frames_sent += 1
         self.bytes_sent += len(data)
+        self.unread += len(data)
         channel.out.append(data)
         self.touch(channel)
 

@@ -18,6 +18,7 @@ from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import BUSY, Channel, Peer
 from headwater.peering.frames import v1
 from headwater.peering.frames.frame import (
+    MAX_STATE,
     Ack,
     Frame,
     Gossip,
@@ -51,6 +52,8 @@ AWAITING: Final = 2
 UP: Final = 3
 CLOSED: Final = 4
 ALREADY: Final = "there is a link already"
+UNREAD: Final = 2 * MAX_STATE
+"""Bytes of frames other than runs that wait for a peer at most: it asks and does not read."""
 MOVING: Final = 65536
 """Bytes between two heartbeats with which a frame that is not whole makes progress."""
 LARGEST_RUN: Final = 1 << 28
@@ -97,6 +100,12 @@ class Link(Peer):
         self.liveness.heard(self.links.server.hot.now)
         self.bytes_received += len(data)
         self.reader.feed(data)
+        end = self.end
+        if end is not None and end.unread and self.channel.backlog_size == 0:
+            end.unread = 0
+        if end is not None and end.unread > UNREAD:
+            self.close(f"more than {UNREAD} bytes of answers are not read")
+            return
         self._read()
 
     def _read(self) -> None:

@@ -70,7 +70,7 @@ class Links(Source):
             node, boot, settings.method, relays=self.relays, subscribe_wait=settings.subscribe_wait
         )
         self.forwarding = Forwarding(node, boot, GRAPH if self.relays else MESH)
-        self.spooling = Spooling(server, boot, self.forwarding, settings.max_spool, self.send_owed)
+        self.spooling = Spooling(server, boot, self.forwarding, settings.max_spool, self.send_owed, self._disown)
         self.retaining = Retaining(server, node, self.spooling)
         self.outgoing = OutgoingRuns(server.hot, self.forwarding, self.spooling, self.retaining, settings.link_buffer)
         if self.relays:
@@ -122,13 +122,21 @@ class Links(Source):
 
     # ---- members -------------------------------------------------------------------------------------------------
 
-    def join(self, node: str) -> None:
-        """A member, linked or not."""
+    def join(self, node: str, is_known: bool = False) -> None:
+        """A member, linked or not. `is_known`: it has been linked, now or before this node's start; else others tell of
+        it, who may have made it up."""
         is_neighbour = self.is_neighbour(node)
         self.coordination.join(node, is_neighbour)
         if is_neighbour:
-            self.spooling.end_of(node)
+            end = self.spooling.end_of(node)
+            if is_known:
+                self.spooling.is_proven(end)
         self._tick_soon()
+
+    def is_known(self, node: str) -> bool:
+        """Whether a member was ever linked, if it is a neighbour."""
+        end = self.spooling.ends.get(node)
+        return end is None or end.is_proven
 
     def forget(self, node: str) -> None:
         """It is no member any more."""
@@ -142,6 +150,12 @@ class Links(Source):
         for fanouts in (self.server.hot.fanouts, *self._fanouts.values()):
             fanouts.forget("#")
         self._tick_soon()
+
+    def _disown(self, node: str) -> None:
+        """Too much waits for a node that others tell of and that was never linked: it is owed nothing until it is."""
+        if not self.is_known(node):
+            log.info("nothing is kept for node %s until it is linked", node)
+            self.forget(node)
 
     def is_neighbour(self, node: str) -> bool:
         return not self.relays or node in self.settings.neighbours
@@ -198,7 +212,7 @@ class Links(Source):
         self.greeting.discard(link)
         self.settled(link.channel)
         self.up[node] = link
-        self.join(node)
+        self.join(node, is_known=True)
         end = link.end = self.spooling.end_of(node)
         end.link_up(link.channel, frames_sent)
         link.receiving = Receiving(self._shared, end, self._fanouts_of(node), link)

@@ -23,6 +23,7 @@ import json
 import logging
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from headwater.node.links.end import PeerEnd
@@ -44,6 +45,8 @@ MEMBERS: Final = b"k"
 STAMPS: Final = b"t"
 CHUNKS: Final = windows.WINDOW // windows.CHUNK + 1
 """Parts of a window that are kept."""
+UNPROVEN: Final = 1 << 20
+"""Bytes that wait for a node that others tell of and that was never linked; then it is owed nothing until it is."""
 SPARE: Final = 0.25
 RELIEF: Final = 0.75
 """Publishers go on when a spool is below this share of its bound."""
@@ -103,14 +106,24 @@ def _chunk_key(origin: str, boot: int, number: int) -> bytes:
 
 
 class Spooling(Contributor):
-    """`send` is called for an end that may have something to send: blocks, or an acknowledgement."""
+    """`send` is called for an end that may have something to send: blocks, or an acknowledgement; `disown` for a node
+    that is to be owed nothing."""
 
-    def __init__(self, core: Core, boot: int, forwarding: Forwarding, max_bytes: int, send: Callable[[PeerEnd], None]):
+    def __init__(
+        self,
+        core: Core,
+        boot: int,
+        forwarding: Forwarding,
+        max_bytes: int,
+        send: Callable[[PeerEnd], None],
+        disown: Callable[[str], None],
+    ) -> None:
         self.core = core
         self.boot = boot
         self.forwarding = forwarding
         self.max_bytes = max_bytes
         self.send = send
+        self.disown = disown
         self.ends: dict[str, PeerEnd] = {}
         self._made = 0
         self.members: dict[str, str] = {}
@@ -132,10 +145,16 @@ class Spooling(Contributor):
         self._storage = self._journaled = JournalStorage(committer.get, committer.scan)
         for key, value in committer.scan(APPLIED):
             self._applied[key[1:].decode()] = _APPLIED.unpack(value)
+        chunks: list[tuple[bytes, str, int, int]] = []
         for key, value in committer.scan(WINDOW):
             boot, number = _CHUNK.unpack_from(key, len(key) - _CHUNK.size)
             origin = key[1 : -_CHUNK.size - 1].decode()
             self.forwarding.windows.window(origin, boot).restore(number, value)
+            chunks.append((key, origin, boot, number))
+        for key, origin, boot, number in chunks:
+            if not self.forwarding.windows.has_use_for(origin, boot, number):  # of an earlier life, or counters jumped
+                self._journaled.deletes.append(key)
+                self.touch()
         for _, value in committer.scan(MEMBERS):
             self.members = json.loads(value)
         journal.contributor = self
@@ -148,10 +167,18 @@ class Spooling(Contributor):
             # have the same name, in this life or another one.
             name = (self.boot << 32) + self._made
             self._made += 1
-            spool = LinkSpool(self._storage, peer, name, self.max_bytes, hop_limit=self.forwarding.hop_limit)
+            most = min(self.max_bytes, UNPROVEN)
+            spool = LinkSpool(self._storage, peer, name, most, hop_limit=self.forwarding.hop_limit)
             end = PeerEnd(self.core.hot, peer, spool, Applied(*self._applied.pop(peer, (0, 0))))
             self.ends[peer] = end
+            if spool.waiting:
+                self.is_proven(end)
         return end
+
+    def is_proven(self, end: PeerEnd) -> None:
+        """It exists: it may be owed as much as any."""
+        end.is_proven = True
+        end.spool.max_bytes = self.max_bytes
 
     def forget(self, peer: str) -> None:
         """It is no member any more: what it was owed is void."""
@@ -271,6 +298,9 @@ class Spooling(Contributor):
     def is_full(self, end: PeerEnd, channel: Channel | None) -> None:
         """The spool has more than it may have; `channel` published the last message, if it can be paused."""
         spool = end.spool
+        if not end.is_proven:
+            self.core.timers.at(self.core.hot.now, partial(self.disown, end.peer))
+            return
         if not end.is_full and spool.bytes >= spool.max_bytes * (1 + SPARE):
             end.is_full = True
             self.core.budget.full_queues += 1

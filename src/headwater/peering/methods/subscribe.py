@@ -10,6 +10,7 @@ node is taken for one that wants everything.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from headwater.message import Subscription, text_size
@@ -91,10 +92,11 @@ class SubscribeHearing(Hearing):
             self._trie = Trie()
             self.kept = 0
             for _, filter in _entries(told.data, signed=False):
-                self._add(filter)
+                if not self._add(filter):
+                    raise MalformedFrame("a filter that is told twice")
             return None
         changed = []
-        for sign, filter in _entries(told.data, signed=True):
+        for sign, filter in list(_entries(told.data, signed=True)):  # all are right before one is taken
             if sign == ADD:
                 self._add(filter)
             elif self._trie.remove(filter, _KEY) is not None:
@@ -108,13 +110,15 @@ class SubscribeHearing(Hearing):
     def wants(self, topic: str) -> bool:
         return bool(self._trie.match(topic))
 
-    def _add(self, filter: str) -> None:
+    def _add(self, filter: str) -> bool:
+        """False: it is there already."""
         if self._trie.add(filter, _KEY, _ANYBODY) is not None:
-            return
+            return False
         self.kept += _cost(filter)
         if self.kept > self.max_kept:
             self._trie = Trie()
             raise TooMuch
+        return True
 
 
 def _cost(filter: str) -> int:
@@ -149,9 +153,8 @@ def _packed(entries: list[bytes]) -> list[bytes]:
     return found
 
 
-def _entries(data: bytes, signed: bool) -> list[tuple[int, str]]:
+def _entries(data: bytes, signed: bool) -> Iterator[tuple[int, str]]:
     """Sign and filter of each. Raises MalformedFrame."""
-    found: list[tuple[int, str]] = []
     at, end, sign = 0, len(data), ADD
     head = 3 if signed else 2
     while at < end:
@@ -168,6 +171,5 @@ def _entries(data: bytes, signed: bool) -> list[tuple[int, str]]:
             check_filter(filter, ANY_LEVELS)
         except (UnicodeDecodeError, InvalidTopicFilter):
             raise MalformedFrame("malformed filter") from None
-        found.append((sign, filter))
+        yield sign, filter
         at = stop
-    return found
