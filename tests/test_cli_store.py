@@ -55,8 +55,15 @@ def folder(tmp_path: Path) -> Path:
     intake = Intake(1)
     for reading, _ in zip(Fleet().readings(), range(MESSAGES), strict=False):
         payload = reading.payload(1_700_000_000_000_000)
-        intake.take(reading.topic.encode(), payload, 1, "device", 1_700_000_000_000_000, b'{"content_type":"text"}')
-    intake.take(b"binary", b"\xff\x00", 4, "x", 1_700_000_000_000_000, b"")
+        intake.take(
+            reading.topic.encode(),
+            payload,
+            1,
+            "device",
+            1_700_000_000_000_000,
+            {"properties": b'{"content_type":"text"}'},
+        )
+    intake.take(b"binary", b"\xff\x00", 4, "x", 1_700_000_000_000_000)
     taken = intake.hand_over()
     assert taken is not None
     store.append(taken)

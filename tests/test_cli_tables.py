@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     store = DiskStore(tmp_path / "messages", id="4f1c0d2ab9e7", seal_in_background=False)
     intake = Intake(1)
     for each in range(3):
-        intake.take(TOPIC.encode(), PAYLOAD % str(each).encode(), 1, "device", NOON, b"")
+        intake.take(TOPIC.encode(), PAYLOAD % str(each).encode(), 1, "device", NOON)
     taken = intake.hand_over()
     assert taken is not None
     store.append(taken)

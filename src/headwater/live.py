@@ -131,8 +131,8 @@ class LiveView:
         for row in dict.fromkeys(row for row, _ in FLOWS):
             messages, amount = FLOWS[row, "messages"], FLOWS[row, "bytes"]
             flow, bytes_flow = self._flows[messages], self._flows[amount]
-            rates = (flow.rate(), _size(bytes_flow.rates[-1]) if bytes_flow.is_known else UNKNOWN)
-            totals = (f"{getattr(statistics, messages):,}", _size(getattr(statistics, amount)))
+            rates = (flow.rate(), size(bytes_flow.rates[-1]) if bytes_flow.is_known else UNKNOWN)
+            totals = (f"{getattr(statistics, messages):,}", size(getattr(statistics, amount)))
             table.add_row(row, *rates, *totals, flow.bars())
         return table
 
@@ -150,7 +150,8 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minute:02d}:{second:02d}"
 
 
-def _size(amount: float) -> str:
+def size(amount: float) -> str:
+    """Of so many bytes, for people."""
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"

@@ -30,7 +30,7 @@ class Edge:
 
     def publish(self, topic: str, payload: bytes = b"", *, lost: bool = False, times: int = 1) -> int:
         """`lost` messages are stored and not delivered; `times` above 1 is what QoS 1 may do."""
-        position = self._intake.take(topic.encode(), payload, 0, "device", 1_000_000, b"")
+        position = self._intake.take(topic.encode(), payload, 0, "device", 1_000_000)
         taken = self._intake.hand_over()
         assert taken is not None
         self.store.append(taken)

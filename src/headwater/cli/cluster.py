@@ -226,7 +226,7 @@ def _print_nodes(nodes: list[dict[str, Any]]) -> None:
 
 def _print_links(links: list[dict[str, Any]]) -> None:
     from headwater.cli.fitted import Column, Kind, number, printable
-    from headwater.cli.stored_output import size
+    from headwater.live import size
 
     columns = [Column("peer"), Column("state", Kind.WHOLE), Column("method", Kind.SPARE)]
     columns += [*map(number, ("round trip", "in msg", "out msg")), number("in", Kind.SPARE), number("out", Kind.SPARE)]

@@ -38,7 +38,7 @@ def _as_text(value: Any) -> str:
 
 def _print_status(found: Status, counts: dict[str, int]) -> None:
     from headwater.cli.answers import print_rows
-    from headwater.cli.stored_output import size
+    from headwater.live import size
 
     who = "nobody writes to it" if found.writer is None else f"process {found.writer} writes to it"
     print(f"{found.lake}: {who}\n")

@@ -16,7 +16,7 @@ import typer
 from headwater.cli.failure import fail
 from headwater.cli.options import with_options
 from headwater.cli.stored import Asked, AskedWrongly, Local, Remote, Source, opened
-from headwater.cli.stored_output import one_line, print_messages, print_statistics, print_table, size, write_messages
+from headwater.cli.stored_output import one_line, print_messages, print_statistics, print_table, write_messages
 
 if TYPE_CHECKING:
     from headwater.store.reader import StoreReader
@@ -191,6 +191,8 @@ def compact(
     data_dir: Annotated[Path, typer.Option("--data-dir", help="The folder of a node that does not run.")],
 ) -> None:
     """Give back to the file system what retention has removed. A node that runs does so by itself, bit by bit."""
+    from headwater.live import size
+
     with opened("store compact", data_dir) as found, _failing("store compact"):
         before = found.statistics().size
         found.compact()

@@ -37,6 +37,8 @@ def print_messages(messages: Iterator[dict[str, Any]], limit: int | None) -> Non
 
 
 def print_statistics(found: Mapping[str, Any]) -> None:
+    from headwater.live import size
+
     messages, bytes_each = found["messages"], ""
     if messages:
         bytes_each = (
@@ -67,14 +69,6 @@ def _payload(message: Mapping[str, Any]) -> str:
 
     text = message["payload"]
     return printable(f"base64:{message['payload_base64']}" if text is None else text)
-
-
-def size(amount: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"
 
 
 # ---- for programs ------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ LONGEST_ANSWER: Final = 1 << 16
 """Bytes of an error that are read."""
 CUT: Final = (OSError, http.client.HTTPException, pa.ArrowInvalid, json.JSONDecodeError)
 Found = TypeVar("Found")
+Part = TypeVar("Part")
 Time = datetime | str | int | float
 Position = int | str
 
@@ -137,21 +138,8 @@ class StoreReader:
         asked["format"] = "arrow"
         asked["compression"] = compression
         asked["columns"] = None if columns is None else ",".join(dict.fromkeys(["position", *columns]))
-        tries = _Tries(self.retries)
-        while True:
-            try:
-                for batch in self._batches(asked):
-                    tries.progress()
-                    asked["after"] = _behind(after, batch.column(0)[-1].as_py())
-                    if limit is not None:
-                        limit -= batch.num_rows
-                        asked["limit"] = limit
-                    yield batch if dictionaries else _plain(batch)
-                return
-            except CUT as error:
-                if limit == 0:
-                    return
-                tries.failed(error, self.url)
+        for batch in self._resumed(asked, self._batches, lambda batch: (batch.column(0)[-1].as_py(), batch.num_rows)):
+            yield batch if dictionaries else _plain(batch)
 
     def messages(
         self,
@@ -167,23 +155,7 @@ class StoreReader:
         """The same, one by one, as the node writes them in JSON: for few."""
         asked = _asked(after, before, topic, start, end, low, high, limit)
         asked["format"] = "ndjson"
-        tries = _Tries(self.retries)
-        while True:
-            try:
-                with self._opened("GET", "/v1/messages", asked) as answer:
-                    for line in _lines(answer):
-                        message = json.loads(line)
-                        tries.progress()
-                        asked["after"] = _behind(after, message["position"])
-                        if limit is not None:
-                            limit -= 1
-                            asked["limit"] = limit
-                        yield message
-                return
-            except CUT as error:
-                if limit == 0:
-                    return
-                tries.failed(error, self.url)
+        yield from self._resumed(asked, self._objects, lambda message: (message["position"], 1))
 
     def tail(self, topic: str | None = None, after: Position | None = None) -> Iterator[dict[str, Any]]:
         """Messages as they come, from behind a position or from now on, without end. Raises Gone if retention overtakes
@@ -281,6 +253,36 @@ class StoreReader:
         return True
 
     # ---- HTTP --------------------------------------------------------------------------------------------------
+
+    def _resumed(
+        self,
+        asked: dict[str, Any],
+        parts_of: Callable[[dict[str, Any]], Iterator[Part]],
+        end_of: Callable[[Part], tuple[int, int]],
+    ) -> Iterator[Part]:
+        """The parts of an answer; where it is cut, the rest is asked for. `end_of` a part is its last position, and how
+        many messages it has."""
+        after = asked["after"]
+        tries = _Tries(self.retries)
+        while True:
+            try:
+                for part in parts_of(asked):
+                    tries.progress()
+                    position, count = end_of(part)
+                    asked["after"] = _behind(after, position)
+                    if asked["limit"] is not None:
+                        asked["limit"] -= count
+                    yield part
+                return
+            except CUT as error:
+                if asked["limit"] == 0:
+                    return
+                tries.failed(error, self.url)
+
+    def _objects(self, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        with self._opened("GET", "/v1/messages", asked) as answer:
+            for line in _lines(answer):
+                yield json.loads(line)
 
     def _batches(self, asked: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         with self._opened("GET", "/v1/messages", asked) as answer, pa.ipc.open_stream(answer) as stream:

@@ -14,7 +14,8 @@ from headwater.node.http.memory import BETWEEN, GivingBack
 
 FAULTS = """
 import resource
-from headwater.node.http.memory import keep_for_answers
+from headwater.node.http.memory import ARENAS
+from headwater.node.operations.process import keep_what_is_freed
 %s
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -28,8 +29,9 @@ print(faults() - before)
 
 GIVEN_BACK = """
 import os
-from headwater.node.http.memory import give_back, keep_for_answers
-keep_for_answers()
+from headwater.node.http.memory import ARENAS, give_back
+from headwater.node.operations.process import keep_what_is_freed
+keep_what_is_freed(ARENAS)
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
@@ -48,7 +50,7 @@ def said(program: str) -> int:
 
 
 def test_memory_is_kept_for_the_next_answer() -> None:
-    assert said(FAULTS % "keep_for_answers()") < 10_000 < said(FAULTS % "")
+    assert said(FAULTS % "keep_what_is_freed(ARENAS)") < 10_000 < said(FAULTS % "")
 
 
 def test_what_is_free_between_what_is_in_use_is_given_back() -> None:

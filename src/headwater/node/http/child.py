@@ -24,9 +24,9 @@ from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.http.asking import LinkReach, Node
 from headwater.node.http.guard import SharedToken
 from headwater.node.http.link import Link
-from headwater.node.http.memory import GivingBack, keep_for_answers
+from headwater.node.http.memory import ARENAS, GivingBack
 from headwater.node.http.state import SharedState
-from headwater.node.operations.process import give_way_soon
+from headwater.node.operations.process import give_way_soon, keep_what_is_freed
 from headwater.web.serving import WebServer
 
 LARGEST_ANSWER: Final = 256 << 20
@@ -42,7 +42,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _raise_file_limit()
-    keep_for_answers()
+    keep_what_is_freed(ARENAS)
     give_way_soon()
     asyncio.run(_HttpProcess(SharedState(state), bell).run(socket.socket(fileno=link)))
 

@@ -27,6 +27,7 @@ from typing import Final
 
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
+M_ARENA_MAX: Final = -8
 KEPT: Final = 32 << 20
 """Bytes at the end of the heap that are kept when they are free."""
 LARGE: Final = 8 << 20
@@ -42,10 +43,13 @@ SWITCH: Final = 0.0001
 """Seconds for which a thread may keep Python's lock when another one waits for it."""
 
 
-def keep_what_is_freed() -> None:
-    """From now on; without effect where the C library is not GNU's."""
+def keep_what_is_freed(arenas: int = 0) -> None:
+    """From now on; without effect where the C library is not GNU's. With few `arenas`, what threads free is there for
+    other threads; 0: as many as the C library likes."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
+        if arenas:
+            library.mallopt(M_ARENA_MAX, arenas)
         library.mallopt(M_TRIM_THRESHOLD, KEPT)
         library.mallopt(M_MMAP_THRESHOLD, LARGE)
 
