@@ -1,4 +1,4 @@
-"""The frequent packets at full speed: wire, session and routing fused for PUBLISH (QoS 0 and 1) and PUBACK.
+"""The frequent packets at full speed: wire, session and routing fused for PUBLISH (QoS 0 and 1), PUBACK and PINGREQ.
 
 Theory. Three facts make it fast, and none of them may change what clients see (tests/node/protocol/test_hotpath.py runs
 this path and the ordinary one on the same traffic and compares the bytes):
