@@ -11,8 +11,9 @@ from headwater.node.persistence.memory import MemoryBackend
 from headwater.peering.frames.frame import RetainedItem
 from headwater.wire.encode import encode
 from headwater.wire.packets import V5, Properties, Publish, Subscribe, SubscribeRequest
-from tests.node.links.memory import ROOMY, FakePeer, JournalingBroker, Net, Node, pair, payloads, subscribe
+from tests.node.links.memory import ROOMY, FakePeer, Net, Node, pair, payloads, subscribe
 from tests.node.memory import Client
+from tests.node.persistence.durable import DurableBroker
 
 
 def retained(node: Node) -> dict[str, bytes]:
@@ -175,14 +176,14 @@ def test_expired_messages_leave_nothing_behind() -> None:
 
 def test_stamps_outlive_a_restart() -> None:
     backend = MemoryBackend()
-    node = Node("a", JournalingBroker(backend, Config(**ROOMY)))
+    node = Node("a", DurableBroker(backend, Config(**ROOMY)))
     client = node.client("p")
     for topic, payload in (("t", b"m"), ("gone", b"m"), ("gone", b"")):
         retain(client, topic, payload)
         node.settle()
     before = {topic: node.links.retaining.replica.get(topic) for topic in ("t", "gone")}
     assert before["gone"].is_deleted
-    again = Node("a", JournalingBroker(backend, Config(**ROOMY)))
+    again = Node("a", DurableBroker(backend, Config(**ROOMY)))
     assert {topic: again.links.retaining.replica.get(topic) for topic in ("t", "gone")} == before
     assert again.links.retaining.clock.last >= before["gone"].stamp.time
 
