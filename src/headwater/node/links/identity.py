@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from headwater.disk.files import sync_folder, write_whole
 from headwater.node.settings import ConfigError
+from headwater.peering.frames.fields import is_node_id
 from headwater.peering.frames.frame import MAX_BOOT
 
 FILE: Final = "cluster.json"
@@ -35,8 +36,10 @@ def begin_life(folder: Path | None, wanted: str) -> Identity:
         try:
             known = json.loads((folder / FILE).read_text())
             node, boot = known["node"], known["boot"]
-            if not isinstance(node, str) or not isinstance(boot, int):
-                raise ValueError("it has other things than a node and a boot")
+            if not isinstance(node, str) or not is_node_id(node):
+                raise ValueError("it has no id of a node")
+            if type(boot) is not int or not 0 <= boot <= MAX_BOOT:
+                raise ValueError("it has no boot")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{folder / FILE} cannot be used ({error}); delete it to be a new node") from None
         if wanted and wanted != node:
