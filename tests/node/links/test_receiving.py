@@ -363,3 +363,18 @@ def test_a_link_that_breaks_while_a_run_is_gone_on_with() -> None:
         node.server.lost(peer.link.channel)
     assert node.server.background.failures == 0
     assert peer.is_closed
+
+
+@pytest.mark.parametrize("neighbours", [[], ["x"]])
+def test_what_came_before_something_malformed_is_not_delivered_again(neighbours: list[str]) -> None:
+    """A peer that sends the same again after each reconnect."""
+    node = Node("b", neighbours=neighbours)
+    client = subscriber(node)
+    for _ in range(3):
+        peer = FakePeer(node)
+        peer.hello = peer.hello._replace(relays=bool(neighbours))
+        peer.greet()
+        peer.send(Publisher(0, 4, "far"), Spool(1, 1))
+        peer.send(run_of(message(b"1", 1), message(b"2", 1), encode(Puback(1), 4), position=1))
+        assert peer.is_closed
+    assert payloads(client) == [b"1", b"2"]

@@ -85,6 +85,8 @@ class Receiving:
         channel.max_in = channel.max_unseen = LARGEST_PACKET
         self._channel = channel
         self._kept = b""
+        self._done = 0
+        """Messages of the run that is being applied."""
         self._is_postponed = False
 
     # ---- frames --------------------------------------------------------------------------------------------------
@@ -155,8 +157,10 @@ class Receiving:
             at = hot.feed_run(channel, packets, self._fanouts)
         except RemoteProtocolError as error:
             raise MalformedFrame(error.text) from None
-        done = hot.stats.messages_received - before
-        self._end.messages_received += done
+        finally:
+            done = hot.stats.messages_received - before
+            self._done += done
+            self._end.messages_received += done
         coordinator = hot.coordinator
         if (coordinator is not None and coordinator.too_much) or hot.no_room:
             link = self._end.channel
@@ -200,27 +204,34 @@ class Receiving:
 
     def _apply(self, held: Held) -> bool:
         """Whether all of it is applied. Whatever is goes into the next commit, together with how far that is."""
-        run, end = held.run, self._end
-        admission = self._shared.forwarding.look(run, end.peer)
+        run = held.run
+        admission = self._shared.forwarding.look(run, self._end.peer)
         every = (1 << run.messages) - 1
-        if admission.fresh == every and not admission.may_go_on and self._shared.forwarding.hop_limit == MESH:
-            done, at = self._feed(run.packets, held.client_id, run.protocol)
-            if not self._kept and not self._is_postponed:
-                _check(done == run.messages and at == len(run.packets))
-        else:
-            done = self._apply_each(held, admission)
+        self._done = 0
+        try:
+            if admission.fresh == every and not admission.may_go_on and self._shared.forwarding.hop_limit == MESH:
+                done, at = self._feed(run.packets, held.client_id, run.protocol)
+                if not self._kept and not self._is_postponed:
+                    _check(done == run.messages and at == len(run.packets))
+            else:
+                self._apply_each(held, admission)
+        finally:  # the rest may be malformed: what was before it must not be delivered again
+            self._is_applied(held, admission.origin, min(self._done, run.messages))
+        return not held.run.messages
+
+    def _is_applied(self, held: Held, origin: str, done: int) -> None:
+        end = self._end
         if done:
-            run = run._replace(messages=done)
+            run = held.run._replace(messages=done)
             if self._shared.forwarding.hop_limit > MESH:
                 self._shared.forwarding.admit(run, end.peer)
             end.applied.take(run)
-            self._shared.spooling.keep_window(admission.origin, run.boot, run.counter, done)
+            self._shared.spooling.keep_window(origin, run.boot, run.counter, done)
             self._shared.spooling.applied(end)
             _drop_from(held, done)
-        return not held.run.messages
 
-    def _apply_each(self, held: Held, admission: Admission) -> int:
-        """One by one, some of them not new, or to be relayed; how many there was room and time for."""
+    def _apply_each(self, held: Held, admission: Admission) -> None:
+        """One by one, some of them not new, or to be relayed; `_done` of them, as many as there was room for."""
         run, outgoing = held.run, self._shared.outgoing
         outgoing.settle()
         at = 0
@@ -231,19 +242,19 @@ class Receiving:
                     packet = run.packets[at:end]
                     if admission.may_go_on:
                         if not self._others_have_room(packet, run.hops + 1):
-                            return index
+                            return
                         outgoing.relayed = Relayed(
                             self._end, admission.origin, run.boot, run.counter + index, run.hops + 1
                         )
                     self._feed(packet, held.client_id, run.protocol)
                     outgoing.settle()
                     if self._kept:
-                        return index
+                        return
+                self._done = index + 1
                 at = end
         finally:
             outgoing.relayed = None
         _check(at == len(run.packets))
-        return run.messages
 
     def _others_have_room(self, packet: bytes, hops: int) -> bool:
         start = 1
