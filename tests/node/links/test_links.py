@@ -418,3 +418,27 @@ def test_a_node_that_others_told_of_gets_what_waits_when_it_is_linked() -> None:
     net.settle()
     assert payloads(client) == [b"before the link"]
     assert a.links.spooling.ends["b"].spool.max_bytes == a.settings.max_spool
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("relays", [False, True])
+def test_what_a_hook_publishes_because_of_a_message_of_another_node_goes_to_all(relays: bool, qos: int) -> None:
+    """Also if that message is being relayed: it has another id."""
+    graph = {"a": ["b"], "b": ["a", "c"], "c": ["b"]} if relays else dict.fromkeys("abc", [])
+    net = Net(*(Node(name, neighbours=neighbours) for name, neighbours in graph.items()))
+    a, b, c = net.nodes
+    for one, other in [(a, b), (b, c)] if relays else [(a, b), (b, c), (a, c)]:
+        net.link(one, other)
+    net.settle()
+    clients = [node.client("s") for node in net.nodes]
+    for client in clients:
+        subscribe(net, client, "#")
+
+    def follow(message: Message) -> None:
+        if message.topic == "t":
+            b.server.publishing.route(Message("derived", b"derived", qos), None)
+
+    b.broker.hooks.add("published", follow)
+    publish(a.client("p"), "t", b"first", qos)
+    net.settle()
+    assert [sorted(payloads(client)) for client in clients] == [[b"derived", b"first"]] * 3

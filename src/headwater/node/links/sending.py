@@ -140,11 +140,13 @@ class OutgoingRuns(Outgoing):
         client_id = message.publisher
         if message.qos == 0:
             self._send0(destination, data, 1, V5, client_id, message.commit)
+            self.relayed = None  # what a hook publishes because of it is a message of this node
             return
         self.spooling.touch()
         channel = None if publisher is None else publisher.connection
         expires = 0 if message.expires_at == NEVER else int(1000 * (time.time() + message.expires_at - sending.now))
         self._spool(destination, data, 1, V5, client_id, channel if isinstance(channel, Channel) else None, expires)
+        self.relayed = None
 
     def _stamp_of(self, message: Message) -> str:
         if not message.retain:

@@ -57,7 +57,10 @@ class HotPath(Collecting):
         self.properties = KnownProperties()
         self.no_room = False
         """The disk has too little room: who publishes is not read from until it has."""
-        self.fanouts = Fanouts(LocalRoutes(router, self))
+        self.own_fanouts = Fanouts(LocalRoutes(router, self))
+        """Of what is published here."""
+        self.fanouts = self.own_fanouts
+        """Of the packets that are being dealt with."""
         router.feed.listen(self.fanouts)
         self.effort = 0
         """Receivers that were given messages one after another since the clock was last looked at."""
@@ -99,12 +102,11 @@ class HotPath(Collecting):
         """Deal with PUBLISH packets that came from another node, as if `channel` had published them, for the
         destinations of these fan-outs. Returns where it stopped: there was no time for the rest, or the last packet is
         not whole. Raises RemoteProtocolError."""
-        own = self.fanouts
         self.fanouts = fanouts
         try:
             return self._packets(channel, data)
         finally:
-            self.fanouts = own
+            self.fanouts = self.own_fanouts
             channel.out.clear()  # acknowledgements: the link has its own
 
     def _packets(self, channel: Channel, data: bytes) -> int:

@@ -166,7 +166,8 @@ class Publishing:
         core = self.core
         if core.coordinator is not None:
             core.coordinator.clean(message)
-        fanout = core.hot.fanouts.of(message.topic)
+        # Not those of a link: a hook may publish what follows from a message of another node.
+        fanout = core.hot.own_fanouts.of(message.topic)
         if fanout.store is not None:
             fanout.store.deliver(message, publisher)
         if message.retain:
