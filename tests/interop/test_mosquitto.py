@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -22,9 +23,11 @@ def topic() -> str:
     return f"mosquitto/{secrets.token_hex(4)}"
 
 
-def publish(port: int, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+def publish(
+    port: int, *arguments: str, check: bool = True, stdin: TextIO | None = None
+) -> subprocess.CompletedProcess[str]:
     words = [find_mosquitto("mosquitto_pub"), "-h", "127.0.0.1", "-p", str(port), *arguments]
-    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=check)
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=check, stdin=stdin)
 
 
 class Sub:

@@ -1,4 +1,4 @@
-"""The frame of all campaigns that kill (chaos, store-chaos, pipeline-chaos).
+"""The frame of all campaigns that kill (chaos, store-chaos, pipeline-chaos, cluster-chaos).
 
 Theory. A campaign kills one or several things, each by a `Part`. A part is a row of episodes with consecutive seeds,
 each in a folder of its own, `seed-N`, until there were as many kills as were asked for. What happens in an episode is

@@ -260,6 +260,7 @@ def test_a_node_that_left_and_comes_back_is_owed_anew() -> None:
     assert a.left == ["b"]
     a.links.forget("b")
     publish(publisher, "t", b"lost", 1)
+    b.links.has_left = False  # it joins
     again = net.link(b, a)
     net.settle()
     publish(publisher, "t", b"1", 1)

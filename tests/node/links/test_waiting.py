@@ -12,7 +12,9 @@ from headwater.client import Client, Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.links.settings import ClusterSettings
+from headwater.node.links.spooling import MOST_FORGOTTEN
 from headwater.node.plane.selector import run
+from headwater.peering.frames.frame import Spool
 from headwater.wire.packets import Properties
 from tests.node.transports.serving import HOST, PATIENCE
 
@@ -127,3 +129,107 @@ def test_a_node_that_left_and_joins_again_gets_what_is_published_then(tmp_path: 
                 return [message.payload for message in await come(client, b"after 19")]
 
     assert run(main()) == [b"after %d" % number for number in range(20)]
+
+
+def test_a_node_that_was_away_hears_that_another_one_has_left(tmp_path: Path) -> None:
+    """From the one that left, which it dials: else it would keep messages for it."""
+
+    async def main() -> None:
+        async with node("b", tmp_path) as b:
+            assert b.cluster is not None
+            async with node("a", tmp_path, b) as a:
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                await until(lambda: kept_by(a) == {"b": address_of(b)})
+                async with subscriber(b) as client:
+                    await client.subscribe("#", qos=1)
+            await until(lambda: is_linked(b))
+            b.cluster.leave()
+            async with node("a", tmp_path) as a:
+                cluster = a.cluster
+                assert cluster is not None
+                assert cluster.routes("t").links == ["b"]
+                await until(lambda: not cluster.view().links)
+                assert cluster.routes("t").links == []
+
+    run(main())
+
+
+def test_a_node_that_leaves_remembers_how_far_it_was(tmp_path: Path) -> None:
+    """The others may not have heard that it had left, and send what it has not acknowledged."""
+
+    async def main() -> None:
+        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b:
+            assert b.cluster is not None
+            await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+            async with subscriber(b) as client, Client(HOST, a.port) as publisher:
+                await client.subscribe("#", qos=1)
+                await publisher.publish("t", b"before", qos=1)
+                await come(client, b"before")
+            links = b.cluster._links
+            assert links is not None
+            before = links.spooling.ends["a"].applied
+            b.cluster.leave()
+            after = links.spooling.end_of("a").applied
+            assert (after.spool, after.received) == (before.spool, before.received) != (0, 0)
+
+    run(main())
+
+
+def test_how_many_nodes_that_are_no_members_are_remembered(tmp_path: Path) -> None:
+    async def main() -> int:
+        async with node("a", tmp_path) as a:
+            assert a.cluster is not None and a.cluster._links is not None
+            spooling = a.cluster._links.spooling
+            for number in range(MOST_FORGOTTEN + 10):
+                spooling.end_of(f"node-{number}").applied.begin(Spool(7, number + 1))
+                spooling.forget(f"node-{number}")
+            oldest = spooling.end_of(f"node-{10}").applied
+            assert (oldest.spool, oldest.received) == (7, 10)
+            return spooling.end_of("node-9").applied.spool
+
+    assert run(main()) == 0
+
+
+def test_members_are_known_by_their_addresses_after_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with node("b", tmp_path) as b:
+            async with node("a", tmp_path, b) as a:
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                await until(lambda: kept_by(a) == {"b": address_of(b)})
+            async with node("a", tmp_path) as a:
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+
+    run(main())
+
+
+def test_a_member_that_was_not_heard_of_since_a_start_is_one_after_the_next_start(tmp_path: Path) -> None:
+    """It is owed what is published, until it is forgotten."""
+
+    async def main() -> None:
+        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b, node("c", tmp_path, a) as c:
+            await until(lambda: is_linked(a, "b", "c") and is_linked(b, "a", "c") and is_linked(c, "a", "b"))
+            async with subscriber(c) as client:
+                await client.subscribe("#", qos=1)
+        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b:
+            await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+            await until(lambda: set(kept_by(a)) == {"b", "c"} and kept_by(a)["b"] == address_of(b))
+        async with node("a", tmp_path) as a, Client(HOST, a.port) as publisher:
+            assert a.cluster is not None
+            await publisher.publish("t", b"for c", qos=1)
+            async with node("c", tmp_path, a) as c, subscriber(c) as client:
+                assert [each.payload for each in await come(client, b"for c")] == [b"for c"]
+            a.cluster.forget("b")
+            assert set(kept_by(a)) == {"c"}
+
+    run(main())
+
+
+def kept_by(broker: Broker) -> dict[str, str]:
+    """The members that it will know at its next start."""
+    assert broker.cluster is not None and broker.cluster._links is not None
+    return broker.cluster._links.spooling.members
+
+
+def address_of(broker: Broker) -> str:
+    assert broker.cluster is not None
+    return broker.cluster.address

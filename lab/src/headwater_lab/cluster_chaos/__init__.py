@@ -17,6 +17,7 @@ A node that leaves, or is forgotten, is owed nothing: it goes when nothing is un
 others publish is not for it.
 
     relay.py      the links' way through a process that can hold back, delay and reset what is sent
+    namespaces.py the same as a real network: a namespace for each node, and packets that are dropped
     nodes.py      a node as a process: started, killed, stopped, told to leave
     population.py who takes part
     world.py      clients that belong to nodes

@@ -1,8 +1,8 @@
-"""python -m headwater_lab.cluster_chaos [--kills N] [--seed N] [--disk NAME ...] [--json FILE] [--keep FOLDER]
+"""python -m headwater_lab.cluster_chaos [--kills N] [--seed N] [--disk NAME ...] [--network NAME] [--json FILE]
 
 Kills, stops and cuts off nodes of a cluster of three with durability `sync`, and checks that nothing acknowledged was
-lost, no QoS 2 message delivered twice and order kept, for subscribers of all nodes; and how long it takes until messages
-get from each node to each other one again.
+lost, no QoS 2 message delivered twice and order kept, for subscribers of all nodes; and how long it takes until
+messages get from each node to each other one again.
 
 A run of a hundred faults and more writes docs/results/cluster-chaos-DATE.json. The exit status is 1 if something was
 found; then the seed is said, and data folders, logs and the history are kept.
@@ -15,6 +15,8 @@ import sys
 from typing import Final
 
 from headwater_lab.cluster_chaos.campaign import ChaoticCluster
+from headwater_lab.cluster_chaos.episode import MESH, NETWORKS, SHAPES, Setup
+from headwater_lab.cluster_chaos.faults import Faults
 from headwater_lab.cluster_chaos.nodes import DISKS
 from headwater_lab.kill_campaign import KillCampaign, parser
 
@@ -27,6 +29,8 @@ def _arguments() -> argparse.Namespace:
     about = "Kill, stop and cut off nodes of a cluster, and check what it promised."
     options = parser("cluster-chaos", about, kills=200, of="faults, kills among them", per_episode=15, on="cluster")
     options.add_argument("--disk", choices=DISKS, action="append", help="sync, unless said; repeat")
+    options.add_argument("--network", choices=NETWORKS, default="relay", help="namespaces need root, ip and nft")
+    options.add_argument("--shape", choices=SHAPES, default=MESH, help="of the cluster; not in a mesh, nodes relay")
     options.add_argument("--heartbeat", type=float, default=0.2, help="cluster.heartbeat")
     options.add_argument("--patience", type=float, default=1.0, help="cluster.patience")
     return options.parse_args()
@@ -36,7 +40,8 @@ def main() -> int:
     arguments = _arguments()
     campaign = KillCampaign("cluster-chaos", COMMAND, arguments, WHOLE)
     for disk in arguments.disk or ["sync"]:
-        campaign.kill(ChaoticCluster(disk, arguments.heartbeat, arguments.patience).part())
+        setup = Setup(disk, arguments.network, arguments.shape, arguments.heartbeat, arguments.patience)
+        campaign.kill(ChaoticCluster(setup, Faults(apart=arguments.shape == MESH)).part())
     return campaign.end()
 
 

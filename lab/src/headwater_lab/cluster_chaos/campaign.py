@@ -10,25 +10,23 @@ from typing import Any
 from headwater_lab.chaos.checker import Violation
 from headwater_lab.chaos.lives import BrokerFailed
 from headwater_lab.cluster_chaos.checker import CLUSTER_KINDS
-from headwater_lab.cluster_chaos.episode import ClusterEpisode
+from headwater_lab.cluster_chaos.episode import ClusterEpisode, Setup
 from headwater_lab.cluster_chaos.faults import Faults
 from headwater_lab.kill_campaign import EpisodeOutcome, Part, Totals
 
 
 @dataclass(slots=True)
 class ChaoticCluster:
-    disk: str
-    heartbeat: float
-    patience: float
-    faults: Faults = field(default_factory=Faults)
+    setup: Setup
+    faults: Faults
     healed: dict[str, list[float]] = field(default_factory=dict)
     """By kind of fault, seconds."""
 
     def part(self) -> Part:
-        return Part(self.disk, self._episode, _line, self._facts, CLUSTER_KINDS, at_least=1)
+        return Part(self.setup.disk, self._episode, _line, self._facts, CLUSTER_KINDS, at_least=1)
 
     def _episode(self, seed: int, folder: Path, faults: int) -> EpisodeOutcome:
-        episode = ClusterEpisode(seed, folder, self.disk, self.faults, self.heartbeat, self.patience)
+        episode = ClusterEpisode(seed, folder, self.setup, self.faults)
         try:
             episode.run(faults)
         except BrokerFailed as error:
@@ -47,14 +45,19 @@ class ChaoticCluster:
         return {
             "faults": dict(sorted(totals.kills.items())),
             "episodes": totals.episodes,
-            "heartbeat in s": self.heartbeat,
-            "patience in s": self.patience,
+            "network": self.setup.network,
+            "shape": self.setup.shape,
+            "heartbeat in s": self.setup.heartbeat,
+            "patience in s": self.setup.patience,
             "messages published": counts["published"],
             "publish packets sent": counts["sent"],
             "messages acknowledged": counts["acknowledged"],
             "deliveries": counts["received"],
             "slowest start in s": round(totals.longest.get("start", 0.0), 3),
-            "healed in s": {"all": _spread(every)} | {kind: _spread(each) for kind, each in sorted(self.healed.items())},
+            "healed in s": {
+                "all": _spread(every),
+                **{kind: _spread(self.healed[kind]) for kind in sorted(self.healed)},
+            },
         }
 
 

@@ -38,8 +38,12 @@ class Fault(Event):
 
 
 class ClusterChecker(Checker):
-    def __init__(self, history: History) -> None:
+    """`on_the_way`: seconds for which what a node has sent may be held back, by a link that is cut or a node that is
+    stopped."""
+
+    def __init__(self, history: History, on_the_way: float) -> None:
         super().__init__(history)
+        self._on_the_way = SLACK + on_the_way
         self._apart: list[tuple[str, int, int]] = []
         parted: dict[str, int] = {}
         for place, event in enumerate(history.events):
@@ -62,14 +66,16 @@ class ClusterChecker(Checker):
         )
 
     def expired(self) -> Iterator[Violation]:
-        """Time counts wherever a message waits: also on its way to another node."""
-        yield from super().expired()
+        """Time counts wherever a message waits, also for another node; not while it is on its way there."""
         for message, received in self.received.items():
             note, span = self.history.notes.get(message), self.spans[message]
             if note is None or note.expiry is None or span.acknowledged == END:
                 continue
             for place, event in received:
                 waited = event.at - self.events[span.acknowledged].at
-                if event.left is not None and not event.dup and event.left > max(1.0, note.expiry - waited + SLACK):
-                    text = f"message {message} came to {event.client} with {event.left} s left"
-                    yield Violation("expired", place, f"{text}, {waited:.1f} s after it was acknowledged")
+                text = f"message {message} came to {event.client} {waited:.1f} s after it was acknowledged"
+                if event.left is not None and event.left > max(1.0, note.expiry - waited + self._on_the_way):
+                    yield Violation("expired", place, f"{text}, with {event.left} s left")
+                is_late = waited > note.expiry + self._on_the_way and not event.dup
+                if is_late and event.at - self.connection[place].at > SLACK:
+                    yield Violation("expired", place, f"{text}, and expires after {note.expiry} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -13,8 +14,9 @@ from headwater_lab.chaos.lives import BrokerFailed
 from headwater_lab.chaos.publisher import Publisher
 from headwater_lab.chaos.subscriber import Subscriber
 from headwater_lab.cluster_chaos.checker import ClusterChecker, Fault, Parted, Rejoined
-from headwater_lab.cluster_chaos.faults import APART, FaultOf, Faults
+from headwater_lab.cluster_chaos.faults import APART, LONGEST, FaultOf, Faults
 from headwater_lab.cluster_chaos.healing import Healing
+from headwater_lab.cluster_chaos.namespaces import Namespaces
 from headwater_lab.cluster_chaos.nodes import ClusterNode
 from headwater_lab.cluster_chaos.population import populate
 from headwater_lab.cluster_chaos.relay import Relay
@@ -22,23 +24,43 @@ from headwater_lab.cluster_chaos.world import ClusterWorld, home
 from headwater_lab.kill_campaign import EpisodeOutcome
 
 NODES: Final = ("a", "b", "c")
+NETWORKS: Final[dict[str, type[Relay] | type[Namespaces]]] = {"relay": Relay, "namespaces": Namespaces}
+MESH: Final = "mesh"
+SHAPES: Final = {
+    MESH: {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]},
+    "ring": {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]},
+    "line": {"a": ["b"], "b": ["a", "c"], "c": ["b"]},
+}
+"""Who is linked with whom; but for the mesh, by `cluster.neighbours`: messages are relayed."""
 HEAL_LIMIT: Final = 60.0
 """Seconds within which a cluster has to be healed."""
 LINK_LIMIT: Final = 30.0
 STOP_LIMIT: Final = 60.0
-SILENCE: Final = 20.0
+SILENCE: Final = 12.0
 """Seconds in which nothing at all happens, after which nothing will."""
 TWO_AT_A_TIME: Final = 0.25
+TWO_FAULTS: Final = "two faults at a time"
 NOT_HEALED: Final = 0.2
 """How often the next fault does not wait until the cluster is healed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all episodes of a campaign have in common."""
+
+    disk: str
+    network: str
+    shape: str
+    heartbeat: float
+    patience: float
+
+
 class ClusterEpisode:
-    def __init__(self, seed: int, folder: Path, disk: str, faults: Faults, heartbeat: float, patience: float) -> None:
+    def __init__(self, seed: int, folder: Path, setup: Setup, faults: Faults) -> None:
         self.random = Random(seed)
-        self.patience_of_links = patience
-        self.relay = Relay(list(NODES), folder / "relay.log")
-        self.nodes = {name: ClusterNode(name, folder, self.relay, disk) for name in NODES}
+        self.patience_of_links = setup.patience
+        self.network = NETWORKS[setup.network](list(NODES), folder / "network.log")
+        self.nodes = {name: ClusterNode(name, folder, self.network, setup.disk) for name in NODES}
         self.world = ClusterWorld(seed, self.nodes)
         self.outcome = EpisodeOutcome(seed)
         self.healed: list[tuple[str, float]] = []
@@ -48,14 +70,16 @@ class ClusterEpisode:
         self._is_peopled = False
         populate(self.world, rate=15)
         settings = {
-            "cluster.heartbeat": heartbeat,
-            "cluster.patience": patience,
+            "cluster.heartbeat": setup.heartbeat,
+            "cluster.patience": setup.patience,
             "cluster.method": self.random.choice(("flood", "subscribe", "bloom")),
             "max_inflight": self.random.choice((3, 1024)),
         }
-        for node in self.nodes.values():
-            node.settings = settings
-        self.relay.delay(self.random.choice((0.0, 0.0, 0.005, 0.05)))
+        self._neighbours = SHAPES[setup.shape]
+        for name, node in self.nodes.items():
+            relaying = {} if setup.shape == MESH else {"cluster.neighbours": self._neighbours[name]}
+            node.settings = settings | relaying
+        self.network.delay(self.random.choice((0.0, 0.0, 0.005, 0.05)))
 
     def run(self, faults: int) -> EpisodeOutcome:
         try:
@@ -73,23 +97,20 @@ class ClusterEpisode:
             self.world.close()
             for node in self.nodes.values():
                 node.close()
-            self.relay.close()
+            self.network.close()
 
     # ---- the beginning -----------------------------------------------------------------------------------------
 
     def _link(self) -> None:
         """All nodes with each other: what is subscribed to from then on is known everywhere when it is acknowledged."""
         deadline = time.monotonic() + LINK_LIMIT
-        while not all(node.is_linked_with([each for each in NODES if each != name]) for name, node in self._named()):
+        while not all(node.is_linked_with(self._neighbours[name]) for name, node in self.nodes.items()):
             if time.monotonic() > deadline:
                 raise BrokerFailed("nodes are not linked with each other")
             if self._is_peopled:
                 self.world.run_until(lambda: False, 0.02)
             else:
                 time.sleep(0.02)
-
-    def _named(self) -> list[tuple[str, ClusterNode]]:
-        return list(self.nodes.items())
 
     def _subscribe(self) -> None:
         self._is_peopled = True
@@ -129,9 +150,11 @@ class ClusterEpisode:
             self.world.run_until(lambda: False, self.random.uniform(0, 0.5))
             return
         healing = Healing(self.world.history, time.monotonic(), list(NODES))
-        kind = " and ".join(fault.kind for fault in faults)
+        kind = faults[0].kind if len(faults) == 1 else TWO_FAULTS
         if not self.world.run_until(healing.is_over, HEAL_LIMIT):
-            raise BrokerFailed(f"healing: nothing came from {healing} {HEAL_LIMIT:g} s after {kind}")
+            raise BrokerFailed(f"healing: nothing came from {healing} {HEAL_LIMIT:g} s after {faults[0]}")
+        for fault in faults:
+            fault.healed()
         self.outcome.waited("healing", healing.seconds)
         self.healed.append((kind, healing.seconds))
         self._note(f"healed after {healing.seconds:.2f} s")
@@ -168,7 +191,7 @@ class ClusterEpisode:
         """A node is about to leave: what it is owed has to be there before."""
         self._calm(True)
         self._finish("came to its end before a node left")
-        self._until_quiet(lambda: not any(ClusterChecker(self.world.history).lost()))
+        self._until_quiet(lambda: not any(self._checker().lost()))
         self.world.note(Parted(self.world.now, name))
         self._calm(False)
 
@@ -207,9 +230,11 @@ class ClusterEpisode:
                 for topic in client.topics:
                     client.publish(topic, client.last_qos(topic))
         self._finish("came to its end after the last messages")
-        self._until_quiet(lambda: not any(ClusterChecker(world.history).lost()))
+        self._until_quiet(lambda: not any(self._checker().lost()))
         self._come_back()
-        self.outcome.wrong += [str(each) for each in ClusterChecker(world.history).check()]
+        self.outcome.wrong += [str(each) for each in self._checker().check()]
+        for node in self.nodes.values():
+            self.outcome.wrong += [f"node: {node.name}: {line}" for line in node.complaints()]
 
     def _come_back(self) -> None:
         """After a peaceful end nothing is left to deliver."""
@@ -251,7 +276,10 @@ class ClusterEpisode:
             self._round_trip()
             if len(world.history.events) != seen:
                 last_news = world.now
-            elif satisfied() or world.now > last_news + self._silence:
+            elif satisfied():
+                return
+            elif world.now > last_news + self._silence:
+                self._silence = 1.0
                 return
 
     def _round_trip(self) -> None:
@@ -261,6 +289,9 @@ class ClusterEpisode:
             client.pongs = 0
             client.ping()
         self.world.run_until(lambda: all(client.pongs for client in clients), self._silence)
+
+    def _checker(self) -> ClusterChecker:
+        return ClusterChecker(self.world.history, 2 * LONGEST * self.patience_of_links)
 
     def _count(self) -> None:
         counts = self.outcome.counts

@@ -12,6 +12,8 @@ from headwater.disk.crash_points import BROKER_POINTS
 if TYPE_CHECKING:
     from headwater_lab.cluster_chaos.episode import ClusterEpisode
 
+LONGEST: Final = 2.5
+"""Times the patience of links, that a fault lasts at most."""
 POINT_LIMIT: Final = 1.5
 """Seconds in which a crash point has to be reached, else the node is killed there and then."""
 BOUNDS: Final = {**dict.fromkeys(BROKER_POINTS, 60), "in-recovery": 6, "after-recovery": 1}
@@ -34,13 +36,16 @@ class FaultOf:
     def lasts(self) -> float:
         """Seconds, often beyond the patience of links."""
         patience = self.episode.patience_of_links
-        return self.random.choice((self.random.uniform(0, 0.5), self.random.uniform(0.5, 2.5) * patience))
+        return self.random.choice((self.random.uniform(0, 0.5), self.random.uniform(0.5, LONGEST) * patience))
 
     def begin(self) -> None:
         raise NotImplementedError
 
     def end(self) -> None:
         raise NotImplementedError
+
+    def healed(self) -> None:
+        """Messages get everywhere again."""
 
 
 class Kill(FaultOf):
@@ -112,20 +117,20 @@ class Cut(FaultOf):
 
     def begin(self) -> None:
         one, other = self.nodes
-        self.episode.relay.cut(one, other)
-        self.episode.relay.cut(other, one)
+        self.episode.network.cut(one, other)
+        self.episode.network.cut(other, one)
 
     def end(self) -> None:
         one, other = self.nodes
-        self.episode.relay.heal(one, other)
-        self.episode.relay.heal(other, one)
+        self.episode.network.heal(one, other)
+        self.episode.network.heal(other, one)
 
 
 class CutOneWay(Cut):
     kind = "link cut in one direction"
 
     def begin(self) -> None:
-        self.episode.relay.cut(*self.nodes)
+        self.episode.network.cut(*self.nodes)
 
 
 class Isolate(FaultOf):
@@ -141,10 +146,10 @@ class Isolate(FaultOf):
                 order(other, one)
 
     def begin(self) -> None:
-        self._each(self.episode.relay.cut)
+        self._each(self.episode.network.cut)
 
     def end(self) -> None:
-        self._each(self.episode.relay.heal)
+        self._each(self.episode.network.heal)
 
 
 class Reset(FaultOf):
@@ -152,7 +157,7 @@ class Reset(FaultOf):
     lasts = 0.0
 
     def begin(self) -> None:
-        self.episode.relay.reset(*self.nodes)
+        self.episode.network.reset(*self.nodes)
 
     def end(self) -> None:
         pass
@@ -169,7 +174,9 @@ class Leave(FaultOf):
         node = self.nodes[0]
         others = [each.address for name, each in self.episode.nodes.items() if name != node]
         self.episode.nodes[node].order("join", *others)
-        self.episode.rejoin(node)
+
+    def healed(self) -> None:
+        self.episode.rejoin(self.nodes[0])
 
 
 class Forget(FaultOf):
@@ -185,6 +192,8 @@ class Forget(FaultOf):
 
     def end(self) -> None:
         self.episode.start(self.nodes[0])
+
+    def healed(self) -> None:
         self.episode.rejoin(self.nodes[0])
 
 
@@ -194,15 +203,16 @@ APART: Final = (Leave, Forget)
 
 
 class Faults:
-    """Each kind in its turn, in random order; those in which a node parts come seldom."""
+    """Each kind in its turn, in random order; those in which a node parts come seldom, or never."""
 
-    def __init__(self) -> None:
+    def __init__(self, apart: bool) -> None:
+        self._apart = APART if apart else ()
         self._turns: list[type[FaultOf]] = []
 
     def choose(self, episode: ClusterEpisode, random: Random, free: list[str]) -> FaultOf:
         """One for some of these nodes."""
         if not self._turns:
-            self._turns = [*ONE, *TWO, *ONE, *TWO, *APART]
+            self._turns = [*ONE, *TWO, *ONE, *TWO, *self._apart]
             random.shuffle(self._turns)
         kinds = [kind for kind in self._turns if kind in ONE] if len(free) < 3 else self._turns
         kind = kinds[-1] if kinds else Freeze

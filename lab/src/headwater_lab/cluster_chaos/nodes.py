@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import time
@@ -14,7 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from headwater.fleet.process import free_port
 from headwater.node.broker import Broker
 from headwater.node.config import Config, load_config
 from headwater.node.links import cluster as loaded_before_it_is_forked
@@ -24,10 +24,14 @@ from headwater.node.persistence.schema import open_folder
 from headwater.node.plane.selector import run
 from headwater_lab.chaos.disks import UnsyncedIsLost
 from headwater_lab.chaos.lives import KEPT, BrokerFailed, Lives, Process, Settings, fork
-from headwater_lab.cluster_chaos.relay import HOST, Relay
+from headwater_lab.cluster_chaos.namespaces import Namespaces, NodeInNamespace
+from headwater_lab.cluster_chaos.relay import Relay
 
 LOADED: Final = (loaded_before_it_is_forked, persistence, recovery)
 CLUSTER: Final = "chaos"
+SECRET: Final = "what all nodes know"
+WRONG: Final = ("makes no sense", "Traceback", "failed")
+"""What the log of a node must not have."""
 PATIENCE: Final = 30.0
 
 Disk = Callable[[Path, int], Backend | None]
@@ -53,11 +57,11 @@ DISKS: Final[dict[str, Disk]] = {"sync": _honest, "power-cuts": _power_cuts, "ly
 class ClusterNode(Lives):
     """`port` is 0 while it does not listen. `moves`: at its next start it has the other one of its addresses."""
 
-    def __init__(self, name: str, folder: Path, relay: Relay, disk: str) -> None:
+    def __init__(self, name: str, folder: Path, network: Relay | Namespaces, disk: str) -> None:
         super().__init__(folder / name, None)
         self.name = name
         self.disk = disk
-        self._relay = relay
+        self._network = network
         self._place = 0
         self._orders = -1
         self._asked = 0
@@ -68,7 +72,7 @@ class ClusterNode(Lives):
     @property
     def address(self) -> str:
         """Where other nodes reach it."""
-        return self._relay.addresses[self.name][self._place]
+        return self._network.addresses[self.name][self._place]
 
     def _start(self, crash_at: str) -> bool:
         """The port of clients is known when somebody listens there."""
@@ -82,23 +86,25 @@ class ClusterNode(Lives):
         return False
 
     def _spawn(self, crash_at: str) -> Process:
-        link_port = free_port()
-        self._relay.lead_to(self.name, link_port)
-        others = [places[0] for node, places in self._relay.addresses.items() if node != self.name]
+        host, link_port = self._network.place_of(self.name, self._place)
+        self._network.lead_to(self.name, link_port)
+        others = [places[0] for node, places in self._network.addresses.items() if node != self.name]
         settings = {
             **self.settings,
             "cluster.name": CLUSTER,
             "cluster.node": self.name,
-            "cluster.host": HOST,
+            "cluster.host": host,
             "cluster.port": link_port,
             "cluster.advertise": self.address,
             "cluster.join": others,
+            "cluster.secret": SECRET,
         }
         config = _config(self.port, self.data, settings)
         self._close_orders()
         reader, self._orders = os.pipe()
         try:
-            return fork(partial(serve, config, self.disk), self.log, crash_at, reader)
+            network = self._network.network_of(self.name)
+            return fork(partial(serve, config, self.disk, network), self.log, crash_at, reader)
         finally:
             os.close(reader)
 
@@ -133,6 +139,11 @@ class ClusterNode(Lives):
         up = {each["peer"] for each in self.view()["links"] if each["state"] == "up"}
         return set(others) <= up
 
+    def complaints(self) -> list[str]:
+        """Of what no node of ours does to another one, and of failures."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if any(words in line for words in WRONG)]
+
     def _close_orders(self) -> None:
         if self._orders >= 0:
             os.close(self._orders)
@@ -148,15 +159,15 @@ def _config(port: int, data: Path, settings: Settings) -> Config:
     return load_config(None, {**given, **settings}, {})
 
 
-def serve(config: Config, disk: str) -> int:
-    """A node that takes orders, line by line."""
-    import logging
-
+def serve(config: Config, disk: str, network: str) -> int:
+    """A node that takes orders, line by line. `network` is the file of its namespace, or "": this one."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     backend = DISKS[disk](Path(config.data_dir), config.port)
 
     async def living() -> int:
-        broker = Broker(config, backend=backend)
+        broker = NodeInNamespace(config, backend=backend) if network else Broker(config, backend=backend)
+        if isinstance(broker, NodeInNamespace):
+            broker.network = network
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, stop.set)

@@ -40,6 +40,14 @@ class Relay:
     def order(self, *words: object) -> None:
         os.write(self._orders, (" ".join(map(str, words)) + "\n").encode())
 
+    def place_of(self, node: str, number: int) -> tuple[str, int]:
+        """Where the node listens if it is at this one of its addresses."""
+        return HOST, free_port()
+
+    def network_of(self, node: str) -> str:
+        """This one."""
+        return ""
+
     def lead_to(self, node: str, port: int) -> None:
         """Where the node listens."""
         self.order("lead", node, port)

@@ -47,6 +47,8 @@ LOOK: Final = 0.1
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 5.0
 """Seconds between two attempts at one address: the pause doubles."""
+STEADY: Final = 1.0
+"""Seconds that a link lasts at least if the next pause is to be a short one again."""
 SECOND: Final = 1.0
 """Seconds after which the node with the larger id dials, too."""
 MOST_DIALED: Final = 64
@@ -193,8 +195,8 @@ class Cluster:
         seeds = parse_seeds([*map(str, self._seeds), *addresses], PORT)
         with self._server.turn():
             self._seeds = seeds
-            if self._has_left and self._membership is not None:
-                self._has_left = False
+            if self._has_left and self._membership is not None and self._links is not None:
+                self._has_left = self._links.has_left = False
                 self._begin_membership(self._membership.generation + 1)
             self._attempts.clear()
             if self._resolving is not None:
@@ -216,7 +218,7 @@ class Cluster:
 
     def forget(self, node: str) -> None:
         """Raises ValueError if it is not known, or live."""
-        if self._membership is None:
+        if self._membership is None or self._links is None:
             raise ValueError("the cluster has not started")
         with self._server.turn():
             if self._membership.state_of(node) is None and self._is_only_remembered(node):
@@ -308,8 +310,6 @@ class Cluster:
 
     def _objection(self, link: Link) -> str:
         """Why a node may not be linked, as far as it has shown who it is."""
-        if self._has_left:
-            return f"node {self.node} has left the cluster"
         tls = self.settings.tls
         if tls is not None:
             names = identities(link.channel.certificate or {}, tls.identity)
@@ -329,9 +329,11 @@ class Cluster:
             if node:
                 self._node_at[link.dialed] = node
             if link.why and link.why != ALREADY and (self._links is None or node not in self._links.up):
+                if link.end is not None and now - link.since > STEADY:
+                    attempts.pause = FIRST_PAUSE
                 self._failed(link.dialed, attempts, link.why, now)
             else:
-                attempts.pause, attempts.reason = FIRST_PAUSE, ""
+                attempts.reason = ""
         if not node or link.end is None:
             return
         past = self._past_of(node)
@@ -465,6 +467,8 @@ class Cluster:
         self._server.timers.at(now + self.settings.heartbeat, self._round)
         self._send(self._membership.tick(now, self._progress()))
         self._see_changes()
+        if not self._has_left and self._links is not None:  # addresses come later than the first news of a node
+            self._keep_members(dict(self._links.spooling.members), self._membership.view(now))
 
     def _progress(self) -> int:
         """Grows unless one commit has been under way since the last round."""
@@ -528,12 +532,16 @@ class Cluster:
         for member in view:
             is_kept = not _is_gone(member) and PASSING_KEY not in member.values and links.is_known(member.node)
             if member.node != links.node and is_kept:
-                members[member.node] = member.address
+                members[member.node] = member.address or members.get(member.node, "")
         links.spooling.keep_members(members)
 
     def _node_left(self, node: str) -> None:
-        if self._links is not None:
+        if self._links is not None and self._membership is not None:
+            self._membership.parted(node, self._server.hot.now)
             self._links.forget(node)
+            kept = self._links.spooling.members
+            self._links.spooling.keep_members({each: kept[each] for each in kept if each != node})
+            self._see_changes()
 
     def _address_of(self, node: str) -> str:
         if self._membership is not None:

@@ -50,7 +50,9 @@ GREETING: Final = 0
 PROVING: Final = 1
 AWAITING: Final = 2
 UP: Final = 3
-CLOSED: Final = 4
+PARTING: Final = 4
+"""This node has left, and the other one is to end the connection when it has heard of it."""
+CLOSED: Final = 5
 ALREADY: Final = "there is a link already"
 UNREAD: Final = 2 * MAX_STATE
 """Bytes of frames other than runs that wait for a peer at most: it asks and does not read."""
@@ -97,6 +99,8 @@ class Link(Peer):
     # ---- what comes ----------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
+        if self.phase == PARTING:
+            return
         self.liveness.heard(self.links.server.hot.now)
         self.bytes_received += len(data)
         self.reader.feed(data)
@@ -110,7 +114,7 @@ class Link(Peer):
 
     def _read(self) -> None:
         try:
-            while self.phase != CLOSED and not self._is_suspended:
+            while self.phase <= UP and not self._is_suspended:
                 if self.phase == GREETING:
                     hello = self.reader.next_hello()
                     if hello is None:
@@ -175,6 +179,8 @@ class Link(Peer):
                 self._is_right()
         elif isinstance(frame, Proof):
             self.refuse("the other node has a join secret (cluster.secret), and this one has none")
+        elif isinstance(frame, Leave):
+            self.links.left(self, frame.forget)
         else:
             self._up()
             if self.phase == UP:
@@ -207,6 +213,9 @@ class Link(Peer):
             self._up()
 
     def _up(self) -> None:
+        if self.links.has_left:
+            self.part()
+            return
         why = self.links.admit(self)
         if why:
             self.refuse(why)
@@ -306,6 +315,17 @@ class Link(Peer):
         self._write(v1.encode(Refuse(why[:200])))
         self.close(why)
 
+    def part(self) -> None:
+        """Say that this node has left for good. The other one ends the connection: to close it here, with bytes unread,
+        would reset it, and might take the word from the other one's buffer."""
+        was_up = self.phase == UP
+        self.phase = PARTING
+        self.since = self.links.server.hot.now
+        self.why = "this node has left the cluster"
+        self._write(v1.encode(Leave(True)))
+        self.links.is_down(self, was_up)
+        self.links.greeting.add(self)
+
     def failed(self, why: str) -> None:
         """The peer broke the protocol."""
         log.warning("node %s (%s) sent what makes no sense: %s", self.node or "?", self.channel.address, why)
@@ -330,7 +350,7 @@ class Link(Peer):
             self.links.is_down(self, was_up)
 
     def _write(self, data: bytes) -> None:
-        """Before the link is up."""
+        """While the link is not up."""
         channel = self.channel
         channel.out.append(data)
         if not channel.dirty:

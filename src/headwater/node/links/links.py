@@ -55,6 +55,8 @@ class Links(Source):
         self.boot = boot
         self.secret = secret
         self.relays = bool(settings.neighbours)
+        self.has_left = False
+        """The cluster; whoever wants to be linked is told so."""
         self.up: dict[str, Link] = {}
         """By node."""
         self.greeting: set[Link] = set()
@@ -162,10 +164,9 @@ class Links(Source):
 
     def leave(self) -> None:
         """For good: what this node's clients want is void for all others, and the other way round."""
+        self.has_left = True
         for link in list(self.up.values()):
-            if link.end is not None:
-                link.end.send(Leave(True))
-            link.close("this node leaves the cluster")
+            link.part()
         for node in list(self.spooling.ends):
             self.forget(node)
 
@@ -238,10 +239,10 @@ class Links(Source):
         self.changed(link)
 
     def left(self, link: Link, is_for_good: bool) -> None:
-        """The other node says that it goes."""
+        """The other node says that it goes. One that left and is linked again already says so too late."""
         node = link.node
         link.close("the other node leaves the cluster" if is_for_good else "the other node stops")
-        if is_for_good:
+        if is_for_good and node not in self.up:
             self.node_left(node)
 
     def _fanouts_of(self, node: str) -> Fanouts:

@@ -47,6 +47,8 @@ CHUNKS: Final = windows.WINDOW // windows.CHUNK + 1
 """Parts of a window that are kept."""
 UNPROVEN: Final = 1 << 20
 """Bytes that wait for a node that others tell of and that was never linked; then it is owed nothing until it is."""
+MOST_FORGOTTEN: Final = 1024
+"""Nodes that are no members any more of which it is known how far what they owed was applied."""
 SPARE: Final = 0.25
 RELIEF: Final = 0.75
 """Publishers go on when a spool is below this share of its bound."""
@@ -188,9 +190,21 @@ class Spooling(Contributor):
             self._relieve(end)
             self._changed.pop(end, None)
             self._sealed = [each for each in self._sealed if each[1] is not end]
+            self._keep_applied(end)
+
+    def _keep_applied(self, end: PeerEnd) -> None:
+        """Of a node that is no member any more: it may not know that, or may come back with what it owed us before."""
+        applied, peer = end.applied, end.peer
+        self._applied[peer] = (applied.spool, applied.received)
+        changed = {APPLIED + peer.encode(): _APPLIED.pack(applied.spool, applied.received)}
+        if len(self._applied) > MOST_FORGOTTEN:
+            oldest = next(iter(self._applied))
+            del self._applied[oldest]
             if self._journaled is not None:
-                self._journaled.deletes.append(APPLIED + peer.encode())
-                self.touch()
+                self._journaled.deletes.append(APPLIED + oldest.encode())
+        if self._journaled is not None:
+            self._journaled.puts.update(changed)
+            self.touch()
 
     def keep_members(self, members: dict[str, str]) -> None:
         """Who the others are, for the next start."""

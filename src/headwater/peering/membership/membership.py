@@ -287,6 +287,12 @@ class Membership:
                 found.append(Outgoing(node, _address(member.replica), data))
         return found
 
+    def parted(self, node: str, now: float) -> None:
+        """The node itself has said, to us, that it has left."""
+        member = self._roster.members.get(node)
+        if member is not None:
+            self._roster.mark_left(member, now)
+
     def forget(self, node: str, now: float) -> None:
         """Have all nodes forget one that is dead or has left; raises ValueError if it is neither.
 

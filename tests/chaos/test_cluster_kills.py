@@ -1,0 +1,43 @@
+"""Nodes of a cluster are killed, stopped and cut off, and it keeps its promises; one that does not is found.
+
+A slice of `scripts/bench cluster-chaos`, in a process of its own, because it forks.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 600.0
+
+
+def chaos(folder: Path, disk: str, faults: int, seed: int) -> tuple[int, dict[str, Any]]:
+    """Exit code and result."""
+    result = folder / "result.json"
+    words = [sys.executable, "-m", "headwater_lab.cluster_chaos", "--keep", str(folder), "--json", str(result)]
+    words += ["--disk", disk, "--kills", str(faults), "--per-episode", str(faults), "--seed", str(seed)]
+    finished = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert finished.returncode in (0, 1), finished.stderr
+    assert result.exists(), finished.stderr
+    return finished.returncode, json.loads(result.read_text())[disk]
+
+
+def test_nothing_is_lost_and_nothing_doubled_between_nodes(tmp_path: Path) -> None:
+    code, result = chaos(tmp_path, "sync", 10, 5)
+    assert result["failures"] == []
+    assert code == 0
+    assert result["kills"] >= 10
+    assert len(result["faults"]) >= 5
+    assert result["messages acknowledged"] > 0
+    assert result["deliveries"] > 3 * result["messages acknowledged"]
+    assert result["healed in s"]["all"]["times"] > 0
+
+
+def test_nodes_that_acknowledge_too_early_are_found(tmp_path: Path) -> None:
+    code, result = chaos(tmp_path, "lying-disk", 5, 1)
+    assert code == 1
+    assert result["violations"]["lost"] > 0
+    assert (tmp_path / "lying-disk" / "seed-1" / "history.ndjson").exists()
