@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from headwater.peering.applied import Applied
 from headwater.peering.frames.frame import Ack, MalformedFrame, Resume, Run, Spool
-from headwater.peering.spool import ENTRY, LinkSpool, MemoryStorage, SpooledRun, decode_block, encode_block
+from headwater.peering.spool import ENTRY, RECENT, LinkSpool, MemoryStorage, SpooledRun, decode_block, encode_block
 
 
 def spooled(number: int, count: int = 1, size: int = 10) -> SpooledRun:
@@ -118,6 +118,52 @@ def test_in_flight_is_bounded_and_so_is_the_spool() -> None:
         spool.acknowledge(spool._sent or 0)
     assert spool.has_room()
     assert spool.waiting == 0
+
+
+class Counting(MemoryStorage):
+    """Counts what is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+
+    def get(self, peer: str, first: int) -> bytes:
+        self.read += 1
+        return super().get(peer, first)
+
+
+def test_what_was_sent_is_not_looked_at_again() -> None:
+    """Three times as much as is kept in memory: what is not there any more is read once, in order."""
+    storage = Counting()
+    spool = linked(LinkSpool(storage, "p", 1, in_flight=2 * RECENT))
+    for number in range(30):
+        spool.append(spooled(number, size=RECENT // 10))
+        durable(spool)
+    found = spool.take()
+    read = storage.read
+    assert [position for position, _ in found] == list(range(1, 1 + len(found)))
+    assert 15 < len(found) < 25 and 15 < read <= len(found)
+    assert spool.take() == []
+    spool.acknowledge(5)
+    found += spool.take()
+    spool.acknowledge(20)
+    found += spool.take()
+    assert [run.counter for _, run in found] == list(range(30))
+    assert storage.read <= 21, "the last nine are in memory"
+
+
+def test_a_block_that_is_sent_in_part_goes_on_where_it_was() -> None:
+    spool = linked(LinkSpool(MemoryStorage(), "p", 1, in_flight=25))
+    for number in range(5):
+        spool.append(spooled(number))
+    durable(spool)
+    spool.append(spooled(5))
+    durable(spool)
+    assert [position for position, _ in spool.take()] == [1, 2, 3]
+    spool.acknowledge(2)
+    assert [position for position, _ in spool.take()] == [4, 5]
+    spool.cut()
+    assert [position for position, _ in linked(spool, 3).take()] == [4, 5, 6]
 
 
 def test_a_spool_comes_back_from_its_blocks() -> None:

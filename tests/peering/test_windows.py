@@ -123,3 +123,18 @@ def test_looking_says_what_taking_says_and_changes_nothing(taken: list[tuple[int
     for each, count in taken:
         window.take(each, count)
     assert window.fresh(counter, 70) == window.fresh(counter, 70) == window.take(counter, 70)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 1), st.integers(0, 40), st.integers(1, 70)), max_size=20)
+)
+def test_what_is_known_of_qos_0_in_a_mesh_is_what_is_not_admitted(come: list[tuple[str, int, int, int]]) -> None:
+    """Of the same runs, some of this node itself, some relayed though nothing is here."""
+    one, other = Forwarding("a", 1), Forwarding("a", 1)
+    for origin, hops, counter, count in come:
+        peer = origin if hops == 0 else "z"
+        each = run("" if origin == "c" and hops == 0 else origin, hops, counter, count)
+        fresh = one.admit(each, peer).fresh
+        known = other.known0(each, peer)
+        assert fresh == (1 << count) - 1 >> known << known
+    assert (one.repeated, one.stopped) == (other.repeated, other.stopped)

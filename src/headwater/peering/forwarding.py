@@ -69,6 +69,22 @@ class Forwarding:
             raise MalformedFrame(f"a run of {origin} with {run.hops} hops")
         return origin
 
+    def known0(self, run: Run, peer: str) -> int:
+        """Where nothing goes on: of a run of QoS 0, how many messages from its first on are not new. Raises
+        MalformedFrame if the peer may not send it."""
+        origin = self._origin(run, peer)
+        if run.hops >= self.hop_limit:
+            self.stopped += run.messages
+            return run.messages
+        known = self._take0(origin, run)
+        self.repeated += known
+        return known
+
+    def _take0(self, origin: str, run: Run) -> int:
+        if origin == self.node:
+            return run.messages
+        return self.windows.take0(origin, run.boot, run.counter, run.messages)
+
     def admit(self, run: Run, peer: str) -> Admission:
         """Raises MalformedFrame if the peer may not send it."""
         origin = self._origin(run, peer)
@@ -76,13 +92,13 @@ class Forwarding:
             self.stopped += run.messages
             return Admission(origin, 0, False)
         every = (1 << run.messages) - 1
-        if origin == self.node:
-            fresh = 0
-        elif run.position:
-            fresh = self.windows.take1(origin, run.boot, run.counter, run.messages)
-        else:
-            known = self.windows.take0(origin, run.boot, run.counter, run.messages)
+        if not run.position:
+            known = self._take0(origin, run)
             fresh = every >> known << known
+        elif origin == self.node:
+            fresh = 0
+        else:
+            fresh = self.windows.take1(origin, run.boot, run.counter, run.messages)
         if fresh != every:
             self.repeated += run.messages - fresh.bit_count()
         may_go_on = run.hops + 1 < self.hop_limit

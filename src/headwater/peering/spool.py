@@ -24,10 +24,11 @@ Storage (`SpoolStorage`) is the journal's; with `durability = none`, `MemoryStor
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from typing import Final, NamedTuple, Protocol
 
-from headwater.peering.frames.fields import Fields
+from headwater.peering.frames.fields import U16, U32, U64, Fields, short
 from headwater.peering.frames.frame import MalformedFrame, Spool
 
 FORM: Final = 1
@@ -39,21 +40,49 @@ RECENT: Final = 1 << 20
 """Bytes of blocks that are not read from disk again when they are sent."""
 ENTRY: Final = 64
 """Bytes that a run counts with beside its packets and its publisher's name."""
+_ENTRY: Final = struct.Struct("!IBBHQI")
 
 
-class SpooledRun(NamedTuple):
+class SpooledRun:
     """`messages` PUBLISH packets of one client as they came in; see `frames.Run`. `origin` is never "". `expires` is
     when all of them do, in milliseconds of Unix time; 0: never."""
 
-    protocol: int
-    hops: int
-    messages: int
-    counter: int
-    origin: str
-    boot: int
-    client_id: str
-    packets: bytes
-    expires: int = 0
+    def __init__(
+        self,
+        protocol: int,
+        hops: int,
+        messages: int,
+        counter: int,
+        origin: str,
+        boot: int,
+        client_id: str,
+        packets: bytes,
+        expires: int = 0,
+    ) -> None:
+        self.protocol = protocol
+        self.hops = hops
+        self.messages = messages
+        self.counter = counter
+        self.origin = origin
+        self.boot = boot
+        self.client_id = client_id
+        self.packets = packets
+        self.expires = expires
+
+    def _fields(self) -> tuple[int, int, int, int, str, int, str, bytes, int]:
+        return (
+            *(self.protocol, self.hops, self.messages, self.counter, self.origin),
+            *(self.boot, self.client_id, self.packets, self.expires),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SpooledRun) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"SpooledRun{self._fields()}"
 
 
 class Block(NamedTuple):
@@ -124,7 +153,10 @@ class LinkSpool:
         self._flying_bytes = 0
         self._open: list[SpooledRun] = []
         self._open_bytes = 0
-        self._recent: dict[int, bytes] = {}
+        self._unsent: deque[Block] = deque()
+        """Of `_blocks`, those behind what was sent; the first of them may have been sent in part."""
+        self._recent: dict[int, tuple[int, list[SpooledRun]]] = {}
+        """What blocks were made of, by their first positions, with their sizes."""
         self._recent_bytes = 0
 
     # ---- towards the disk ----------------------------------------------------------------------------------------
@@ -147,14 +179,18 @@ class LinkSpool:
         """Write what was appended since the last time into the commit that is being made; the last position in it."""
         if self._open:
             first = self.sealed + 1
-            data = encode_block(self._open)
-            self._storage.put(self.peer, Block(self.spool, first, self.appended - self.sealed, len(data)), data)
-            self._blocks.append(Block(self.spool, first, self.appended - self.sealed, len(data)))
-            self.bytes += len(data) - self._open_bytes
+            runs = self._open
+            data = encode_block(runs)
+            block = Block(self.spool, first, self.appended - self.sealed, len(data))
+            self._storage.put(self.peer, block, data)
+            self._blocks.append(block)
+            if self._sent is not None:
+                self._unsent.append(block)
+            self.bytes += block.size - self._open_bytes
             self._open = []
             self._open_bytes = 0
             self.sealed = self.appended
-            self._remember(first, data)
+            self._remember(block, runs)
         return self.sealed
 
     def committed(self, position: int) -> None:
@@ -165,7 +201,7 @@ class LinkSpool:
 
     def greeting(self) -> Spool:
         """What to say when the link is up; the peer answers with Resume."""
-        self._sent = None
+        self.cut()
         return Spool(self.spool, self.acknowledged + 1)
 
     def resume(self, spool: int, position: int) -> None:
@@ -173,23 +209,27 @@ class LinkSpool:
         if spool != self.spool or not self.acknowledged <= position <= self.durable:
             raise MalformedFrame(f"resumed at {position} of {spool}")
         self._sent = position
+        self._unsent = deque(block for block in self._blocks if block.first + block.messages - 1 > position)
         self._flying.clear()
         self._flying_bytes = 0
 
     def cut(self) -> None:
         """The link is down."""
         self._sent = None
+        self._unsent.clear()
 
     def take(self) -> list[tuple[int, SpooledRun]]:
         """What may be sent now, with positions; it counts as sent."""
         found: list[tuple[int, SpooledRun]] = []
         if self._sent is None or self._sent >= self.durable:
             return found
-        for block in self._blocks:
-            if block.first > self.durable or self._flying_bytes >= self.in_flight:
-                break
+        unsent = self._unsent
+        while unsent and unsent[0].first <= self.durable and self._flying_bytes < self.in_flight:
+            block = unsent[0]
+            self._take_from(block, found)
             if block.first + block.messages - 1 > self._sent:
-                self._take_from(block, found)
+                break
+            unsent.popleft()
         return found
 
     def acknowledge(self, position: int) -> None:
@@ -213,7 +253,7 @@ class LinkSpool:
         self._open = []
         self._recent.clear()
         self._recent_bytes = self._open_bytes = self.bytes = 0
-        self._sent = None
+        self.cut()
 
     @property
     def waiting(self) -> int:
@@ -222,11 +262,10 @@ class LinkSpool:
 
     def _take_from(self, block: Block, found: list[tuple[int, SpooledRun]]) -> None:
         assert self._sent is not None
-        data = self._recent.get(block.first)
-        if data is None:
-            data = self._storage.get(self.peer, block.first)
+        recent = self._recent.get(block.first)
+        runs = decode_block(self._storage.get(self.peer, block.first)) if recent is None else recent[1]
         position = block.first
-        for run in decode_block(data):
+        for run in runs:
             last = position + run.messages - 1
             if last > self._sent and self._flying_bytes < self.in_flight:
                 found.append((position, run))
@@ -235,31 +274,37 @@ class LinkSpool:
                 self._flying_bytes += len(run.packets)
             position = last + 1
 
-    def _remember(self, first: int, data: bytes) -> None:
-        self._recent[first] = data
-        self._recent_bytes += len(data)
+    def _remember(self, block: Block, runs: list[SpooledRun]) -> None:
+        self._recent[block.first] = (block.size, runs)
+        self._recent_bytes += block.size
         while self._recent_bytes > RECENT:
             self._forget(next(iter(self._recent)))
 
     def _forget(self, first: int) -> None:
-        self._recent_bytes -= len(self._recent.pop(first, b""))
+        recent = self._recent.pop(first, None)
+        if recent is not None:
+            self._recent_bytes -= recent[0]
 
 
 def encode_block(runs: list[SpooledRun]) -> bytes:
     """form:1, then for each run
     size:4 protocol:1 hops:1 count:2 counter:8 boot:4 [expires:8, in the form EXPIRING] origin:text1 client:text2
     packets"""
-    form = EXPIRING if any(run.expires for run in runs) else FORM
-    made = bytearray((form,))
+    form = FORM
     for run in runs:
-        origin, client = run.origin.encode(), run.client_id.encode()
-        entry = bytearray((run.protocol, run.hops))
-        entry += run.messages.to_bytes(2, "big") + run.counter.to_bytes(8, "big") + run.boot.to_bytes(4, "big")
+        if run.expires:
+            form = EXPIRING
+    made = [bytes((form,))]
+    for run in runs:
+        client = run.client_id.encode()
+        names = short(run.origin) + U16.pack(len(client)) + client
         if form == EXPIRING:
-            entry += run.expires.to_bytes(8, "big")
-        entry += len(origin).to_bytes(1, "big") + origin + len(client).to_bytes(2, "big") + client
-        made += (len(entry) + len(run.packets)).to_bytes(4, "big") + entry + run.packets
-    return bytes(made)
+            names = U64.pack(run.expires) + names
+        size = _ENTRY.size - U32.size + len(names) + len(run.packets)
+        made.append(_ENTRY.pack(size, run.protocol, run.hops, run.messages, run.counter, run.boot))
+        made.append(names)
+        made.append(run.packets)
+    return b"".join(made)
 
 
 def decode_block(data: bytes) -> list[SpooledRun]:

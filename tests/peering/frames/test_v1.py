@@ -123,6 +123,18 @@ frames = st.one_of(
 )
 
 
+@given(runs, st.data())
+def test_parts_of_a_run(run: Run, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, run.messages - 1))
+    rest = run.behind(count, b"rest")
+    assert (rest.messages, rest.counter, rest.packets) == (run.messages - count, run.counter + count, b"rest")
+    assert rest.position == (run.position + count if run.position else 0)
+    first = run.first(count + 1)
+    assert (first.messages, first.counter, first.position) == (count + 1, run.counter, run.position)
+    assert (first == run) == (count + 1 == run.messages)
+    assert run.behind(0, run.packets) == run and hash(run.behind(0, run.packets)) == hash(run)
+
+
 def read_all(pieces: list[bytes], reader: FrameReader | None = None) -> tuple[list[Frame], str]:
     """All frames, and what is wrong with the rest."""
     reader = reader or FrameReader(LARGEST_RUN)

@@ -44,7 +44,7 @@ class Sizes(NamedTuple):
     controls: bool
 
 
-FULL: Final = Sizes(9, 21, 1.5, 0.5, 100_000, 12_000, 100_000, controls=True)
+FULL: Final = Sizes(7, 13, 0.8, 0.3, 100_000, 12_000, 100_000, controls=True)
 QUICK: Final = Sizes(5, 9, 0.5, 0.3, 100_000, 3000, 50_000, controls=False)
 
 

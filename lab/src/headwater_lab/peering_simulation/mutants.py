@@ -92,7 +92,7 @@ MUTANTS = (
         "a run is sent before it is on disk, so its position may be given away again",
         (
             Edit("spool.py", "self._sent >= self.durable:", "self._sent >= self.sealed:"),
-            Edit("spool.py", "if block.first > self.durable or", "if block.first > self.sealed or"),
+            Edit("spool.py", "unsent[0].first <= self.durable and", "unsent[0].first <= self.sealed and"),
         ),
     ),
     Mutant(
@@ -101,14 +101,8 @@ MUTANTS = (
         (
             Edit(
                 "spool.py",
-                "                self._take_from(block, found)\n        return found",
-                "                self._take_from(block, found)\n"
-                "        self.acknowledge(self._sent)\n        return found",
-            ),
-            Edit(
-                "spool.py",
-                "for block in self._blocks:\n            if block.first",
-                "for block in list(self._blocks):\n            if block.first",
+                "            unsent.popleft()\n        return found",
+                "            unsent.popleft()\n        self.acknowledge(self._sent)\n        return found",
             ),
         ),
     ),
@@ -137,7 +131,7 @@ MUTANTS = (
     Mutant(
         "spool-has-no-name",
         "positions of another life of a spool are taken for known ones",
-        (Edit("spool.py", "if self._blocks else boot", "if self._blocks else 1"),),
+        (Edit("spool.py", "if self._blocks else name", "if self._blocks else 1"),),
     ),
 )
 

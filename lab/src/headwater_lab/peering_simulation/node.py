@@ -320,7 +320,7 @@ class Life:
         known = applied.take(run)
         if known < run.messages:
             count, counter = run.messages - known, run.counter + known
-            rest = run._replace(messages=count, counter=counter, packets=run.packets[known * PACKET :])
+            rest = run.behind(known, run.packets[known * PACKET :])
             admission = self.forwarding.admit(rest, peer)
             publications = self.world.publications_of(rest.packets)
             for index, each in enumerate(publications):

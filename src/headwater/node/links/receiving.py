@@ -65,6 +65,14 @@ class Held:
         self.client_id = client_id
 
 
+class _Client:
+    """Who has a number on a link."""
+
+    def __init__(self, client_id: str, protocol: int) -> None:
+        self.client_id = client_id
+        self.protocol = protocol
+
+
 class Receiving:
     """The runs of one link. `peer` is told of packets that go the ordinary way."""
 
@@ -73,7 +81,7 @@ class Receiving:
         self._hot = shared.server.hot
         self._end = end
         self._fanouts = fanouts
-        self._publishers: dict[int, Publisher] = {}
+        self._publishers: dict[int, _Client] = {}
         self._publisher_bytes = 0
         self.held: deque[Held] = deque()
         self._held_bytes = 0
@@ -97,7 +105,7 @@ class Receiving:
         before = self._publishers.pop(frame.number, None)
         if before is not None:
             self._publisher_bytes -= len(before.client_id.encode())
-        self._publishers[frame.number] = frame
+        self._publishers[frame.number] = _Client(frame.client_id, frame.protocol)
         self._publisher_bytes += len(frame.client_id.encode())
         if self._publisher_bytes > MAX_PUBLISHER_BYTES + 65535:
             raise MalformedFrame("too many bytes of client ids")
@@ -113,6 +121,17 @@ class Receiving:
                 raise MalformedFrame("more is in flight than may be")
             self.held.append(Held(run, publisher.client_id))
             return self.apply_held()
+        forwarding = self._shared.forwarding
+        if forwarding.hop_limit > MESH:
+            return self._run_on(run, publisher.client_id)
+        known = forwarding.known0(run, self._end.peer)
+        if known == run.messages:
+            return True
+        packets = _behind(run.packets, known) if known else run.packets
+        return self._feed0(packets, run.messages - known, publisher.client_id, run.protocol)
+
+    def _run_on(self, run: Run, client_id: str) -> bool:
+        """One of QoS 0 that other nodes may get from here."""
         admission = self._shared.forwarding.admit(run, self._end.peer)
         if not admission.fresh:
             return True
@@ -121,9 +140,9 @@ class Receiving:
         count = run.messages - known
         if admission.may_go_on:
             relayed = Relayed(self._end, admission.origin, run.boot, run.counter + known, run.hops + 1)
-            self._relay(packets, count, run.protocol, publisher.client_id, relayed)
+            self._relay(packets, count, run.protocol, client_id, relayed)
             return True
-        return self._feed0(packets, count, publisher.client_id, run.protocol)
+        return self._feed0(packets, count, client_id, run.protocol)
 
     def go_on(self) -> bool:
         """With what there was no time for."""
@@ -216,19 +235,23 @@ class Receiving:
             else:
                 self._apply_each(held, admission)
         finally:  # the rest may be malformed: what was before it must not be delivered again
-            self._is_applied(held, admission.origin, min(self._done, run.messages))
-        return not held.run.messages
+            is_done = self._is_applied(held, admission.origin, min(self._done, run.messages))
+        return is_done
 
-    def _is_applied(self, held: Held, origin: str, done: int) -> None:
+    def _is_applied(self, held: Held, origin: str, done: int) -> bool:
+        """So many of its messages; whether these are all."""
         end = self._end
         if done:
-            run = held.run._replace(messages=done)
+            run = held.run if done == held.run.messages else held.run.first(done)
             if self._shared.forwarding.hop_limit > MESH:
                 self._shared.forwarding.admit(run, end.peer)
             end.applied.take(run)
             self._shared.spooling.keep_window(origin, run.boot, run.counter, done)
             self._shared.spooling.applied(end)
+            if done == held.run.messages:
+                return True
             _drop_from(held, done)
+        return False
 
     def _apply_each(self, held: Held, admission: Admission) -> None:
         """One by one, some of them not new, or to be relayed; `_done` of them, as many as there was room for."""
@@ -294,14 +317,8 @@ class Receiving:
 
 def _drop_from(held: Held, count: int) -> None:
     """The first messages of the run are done."""
-    run = held.run
     if count:
-        held.run = run._replace(
-            messages=run.messages - count,
-            counter=run.counter + count,
-            position=run.position + count,
-            packets=_behind(run.packets, count),
-        )
+        held.run = held.run.behind(count, _behind(held.run.packets, count))
 
 
 def _behind(packets: bytes, count: int) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from headwater.peering.frames import v1
+from headwater.peering.frames.fields import u32_at
 from headwater.peering.frames.frame import Frame, Hello, MalformedFrame
 from headwater.peering.frames.hello import MAX_HELLO, decode_hello, hello_size
 
@@ -60,25 +61,26 @@ class FrameReader:
         """None until there is more. Raises MalformedFrame."""
         if not self._is_there():
             return None
-        start = self._at + v1.HEAD.size
-        if self._unread < v1.HEAD.size:
-            self._wanted = v1.HEAD.size
+        data, at = self._data, self._at
+        start = at + v1.HEAD_SIZE
+        if self._unread < v1.HEAD_SIZE:
+            self._wanted = v1.HEAD_SIZE
             return None
-        kind, size = v1.HEAD.unpack_from(self._data, self._at)
+        kind, size = data[at], u32_at(data, at + 1)
         try:
             if size > v1.largest_body(kind, self.largest_run):
                 raise MalformedFrame(f"a frame of kind {kind} with {size} bytes")
-            if self._unread < v1.HEAD.size + size:
-                self._wanted = v1.HEAD.size + size
+            if self._unread < v1.HEAD_SIZE + size:
+                self._wanted = v1.HEAD_SIZE + size
                 return None
             if kind == v1.RUN0 or kind == v1.RUN1:
-                frame: Frame = v1.read_run(kind, self._data, start, start + size)
+                frame: Frame = v1.read_run(kind, data, start, start + size)
             else:
-                frame = v1.decode(kind, self._data[start : start + size])
+                frame = v1.decode(kind, data[start : start + size])
         except MalformedFrame as error:
             self._error = error
             raise
-        self._advance(v1.HEAD.size + size)
+        self._advance(v1.HEAD_SIZE + size)
         self.frames += 1
         return frame
 

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from headwater.peering.frames.fields import U16, U32, U64, Fields, short
+from headwater.peering.frames.fields import U16, U32, U64, Fields, short, u32_at
 from headwater.peering.frames.frame import (
     MAC,
     MAX_CHANGE,
@@ -62,10 +62,14 @@ VERSION: Final = 1
 MAX_ITEM: Final = 1 << 28
 """Bytes of a retained message with its stamp: the largest packet of MQTT fits."""
 HEAD: Final = struct.Struct("!BI")
-_RUN: Final = struct.Struct("!BBHIQIB")
+HEAD_SIZE: Final = 5
+RUN_SIZE: Final = 21
+_RUN0: Final = struct.Struct("!BIBBHIQIB")
+_RUN1: Final = struct.Struct("!BIQBBHIQIB")
+"""Of whole frames, up to the size of the origin."""
 RUN0: Final = 1
 RUN1: Final = 2
-RUN_HEAD: Final = U64.size + _RUN.size + MAX_NODE_ID
+RUN_HEAD: Final = U64.size + RUN_SIZE + MAX_NODE_ID
 """Bytes of a run beside its packets, at most."""
 _STAMPED: Final = 1 + MAX_NODE_ID + 12
 
@@ -85,15 +89,21 @@ def run_head(
     size: int,
 ) -> bytes:
     """All of a run's frame before its packets, which have `size` bytes together. `position` 0: QoS 0."""
-    head = _RUN.pack(protocol, hops, count, publisher, counter, boot, len(origin)) + origin
+    size += RUN_SIZE + len(origin)
     if position:
-        return HEAD.pack(RUN1, U64.size + len(head) + size) + U64.pack(position) + head
-    return HEAD.pack(RUN0, len(head) + size) + head
+        size += U64.size
+        head = _RUN1.pack(RUN1, size, position, protocol, hops, count, publisher, counter, boot, len(origin))
+    else:
+        head = _RUN0.pack(RUN0, size, protocol, hops, count, publisher, counter, boot, len(origin))
+    return head + origin if origin else head
 
 
 def _run(run: Run) -> bytes:
-    origin, packets = run.origin.encode(), run.packets
-    head = run_head(*run[:5], origin, run.boot, run.position, len(packets))
+    packets = run.packets
+    head = run_head(
+        *(run.protocol, run.hops, run.messages, run.publisher, run.counter),
+        *(run.origin.encode(), run.boot, run.position, len(packets)),
+    )
     return head + packets
 
 
@@ -105,10 +115,12 @@ def read_run(kind: int, data: bytes, at: int, end: int) -> Run:
         at += U64.size
         if not position:
             raise MalformedFrame("a run of QoS 1 without a position")
-    if at + _RUN.size > end:
+    if at + RUN_SIZE > end:
         raise MalformedFrame("the frame ends too early")
-    protocol, hops, count, publisher, counter, boot, size = _RUN.unpack_from(data, at)
-    at += _RUN.size
+    protocol, hops, count, size = data[at], data[at + 1], data[at + 2] << 8 | data[at + 3], data[at + 20]
+    publisher, boot = u32_at(data, at + 4), u32_at(data, at + 16)
+    counter = u32_at(data, at + 8) << 32 | u32_at(data, at + 12)
+    at += RUN_SIZE
     origin = ""
     if size:
         fields = Fields(data[at - 1 : min(at + size, end)])
