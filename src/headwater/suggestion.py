@@ -1,4 +1,4 @@
-"""What is said of a name that is not known: `unknown setting 'prot'; did you mean 'port'?`"""
+"""What is said of settings that cannot be: `unknown setting 'prot'; did you mean 'port'?`, and of their values."""
 
 from __future__ import annotations
 
@@ -38,3 +38,9 @@ def check_known(what: str, given: Iterable[str], known: Iterable[str], where: st
     for name in given:
         if name not in names:
             raise ValueError(unknown(what, name, names, where))
+
+
+def check_value(holds: bool, name: str, value: object, wanted: str) -> None:
+    """ValueError says what a setting has to be."""
+    if not holds:
+        raise ValueError(f"{name} is {value!r}; it has to be {wanted}")

@@ -46,16 +46,14 @@ def test_mutants_are_caught(clause: str) -> None:
 
 
 def test_source_that_does_the_same_survives() -> None:
-    harmless = Edit("node/protocol/server.py", "if kind == PINGREQ:", "if PINGREQ == kind:")
+    harmless = Edit("node/plane/sending.py", "channel.write(answers)", "channel.write(bytes(answers))")
     assert judge(Mutant(PING.clause, "", (harmless,), PING.tests), PROJECT).verdict == SURVIVED
 
 
 def test_a_broker_that_fails_proves_nothing() -> None:
     """Neither one that does not start nor one that raises is caught by the clause's test."""
-    for new in ("raise RuntimeError('mutant')", "self.send(channel,"):
-        broken = Mutant(
-            PING.clause, "", (Edit("node/protocol/server.py", "self.send(channel, Pingresp())", new),), PING.tests
-        )
+    for new in ("raise RuntimeError('mutant')", "channel.write("):
+        broken = Mutant(PING.clause, "", (Edit("node/plane/sending.py", "channel.write(answers)", new),), PING.tests)
         verdict = judge(broken, PROJECT)
         assert verdict.verdict == BROKEN
         assert "mutant" in verdict.said or "SyntaxError" in verdict.said

@@ -32,7 +32,7 @@ class Found(NamedTuple):
     recovered: bool
 
 
-def ranges(came: Sequence[int], after: int, before: int, most: int = MOST_QUESTIONS) -> list[Range]:
+def ranges(came: Sequence[int], after: int, before: int) -> list[Range]:
     """What to ask for if of `after` < p < `before` the positions in `came` came, which are in order."""
     gaps: list[Range] = []
     last = after
@@ -40,7 +40,7 @@ def ranges(came: Sequence[int], after: int, before: int, most: int = MOST_QUESTI
         if position > last + 1:
             gaps.append(Range(last, position))
         last = position
-    return gaps if len(gaps) <= most else [Range(gaps[0].after, gaps[-1].before)]
+    return gaps if len(gaps) <= MOST_QUESTIONS else [Range(gaps[0].after, gaps[-1].before)]
 
 
 def compared(

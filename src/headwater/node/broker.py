@@ -320,6 +320,10 @@ class Broker:
             raise ValueError("no advice is taken: set advice.enabled, and start the broker first")
         self.server.advising.hand_to(kind, receiver)
 
+    def is_ready(self) -> bool:
+        """Whether clients are let in."""
+        return bool(self.listeners) and not self.server.stopping and self.failure is None
+
     def statistics(self) -> Statistics:
         return statistics_of(self.server, time.monotonic() - self._started_at)
 

@@ -346,9 +346,8 @@ class StoreReader:
 
 
 class _Tries:
-    def __init__(self, retries: int, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, retries: int) -> None:
         self._retries = retries
-        self._sleep = sleep
         self._failures = 0
 
     def progress(self) -> None:
@@ -359,7 +358,7 @@ class _Tries:
         self._failures += 1
         if self._failures > self._retries:
             raise Unreachable(f"{url}: {error or type(error).__name__}") from error
-        self._sleep(min(LONGEST_WAIT, FIRST_WAIT * 2 ** (self._failures - 1)))
+        time.sleep(min(LONGEST_WAIT, FIRST_WAIT * 2 ** (self._failures - 1)))
 
 
 def _asked(

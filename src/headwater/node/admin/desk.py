@@ -86,8 +86,7 @@ class Desk(ClusterDesk):
         self._traces.clear()
 
     def is_ready(self) -> bool:
-        broker = self.broker
-        return bool(broker.listeners) and not broker.server.stopping and broker.failure is None
+        return self.broker.is_ready()
 
     # ---- figures -----------------------------------------------------------------------------------------------
 

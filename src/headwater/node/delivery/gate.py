@@ -216,8 +216,7 @@ class BrokerGate(Gate):
         return self.broker.server.admission.largest_payload
 
     def is_ready(self) -> bool:
-        broker = self.broker
-        return bool(broker.listeners) and not broker.server.stopping and broker.failure is None
+        return self.broker.is_ready()
 
     # ---- publishing --------------------------------------------------------------------------------------------
 

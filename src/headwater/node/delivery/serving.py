@@ -25,8 +25,8 @@ log = logging.getLogger("headwater.rest")
 class Rest:
     """Serves the store of a broker that has started. Stop it before the broker."""
 
-    def __init__(self, broker: Broker, store: Store, settings: RestSettings | None = None) -> None:
-        self.settings = settings or broker.config.rest
+    def __init__(self, broker: Broker, store: Store) -> None:
+        self.settings = broker.config.rest
         self._broker = broker
         self._store = store
         self._server: RestServer | None = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from headwater.suggestion import check_known
+from headwater.suggestion import check_known, check_value
 
 DAY = 86_400
 
@@ -38,18 +38,18 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("window", "flatline", "jump_readings"):
-            _check(type(getattr(self, name)) is int, name, getattr(self, name), "a whole number")
+            check_value(type(getattr(self, name)) is int, name, getattr(self, name), "a whole number")
         for name in ("lateness", "gap", "jump_factor", "jump_absolute", "clock_ahead", "clock_behind"):
             value = getattr(self, name)
             missing = value is None and name in ("jump_factor", "jump_absolute")
-            _check(missing or _is_number(value), name, value, "a finite number")
-        _check(
+            check_value(missing or _is_number(value), name, value, "a finite number")
+        check_value(
             self.window > 0 and DAY % self.window == 0, "window", self.window, "seconds that divide a day, as 600 do"
         )
-        _check(0 <= self.lateness <= 366 * DAY, "lateness", self.lateness, "from 0 to the seconds of a year")
-        _check(self.gap > 0, "gap", self.gap, "more than 0 seconds")
-        _check(self.flatline >= 2, "flatline", self.flatline, "at least 2: one reading is equal to itself")
-        _check(
+        check_value(0 <= self.lateness <= 366 * DAY, "lateness", self.lateness, "from 0 to the seconds of a year")
+        check_value(self.gap > 0, "gap", self.gap, "more than 0 seconds")
+        check_value(self.flatline >= 2, "flatline", self.flatline, "at least 2: one reading is equal to itself")
+        check_value(
             self.jump_readings >= 3,
             "jump_readings",
             self.jump_readings,
@@ -57,13 +57,13 @@ class Settings:
         )
         for name in ("jump_factor", "jump_absolute"):
             value = getattr(self, name)
-            _check(value is None or value > 0, name, value, "more than 0, or None to switch the rule off")
-        _check(self.clock_ahead >= 0, "clock_ahead", self.clock_ahead, "0 seconds or more")
+            check_value(value is None or value > 0, name, value, "more than 0, or None to switch the rule off")
+        check_value(self.clock_ahead >= 0, "clock_ahead", self.clock_ahead, "0 seconds or more")
         least = self.window + self.lateness
         wanted = (
             f"at least window + lateness ({least:g}), or readings that are on time would be refused for their clock"
         )
-        _check(self.clock_behind >= least, "clock_behind", self.clock_behind, wanted)
+        check_value(self.clock_behind >= least, "clock_behind", self.clock_behind, wanted)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Settings:
@@ -74,8 +74,3 @@ class Settings:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _check(holds: bool, name: str, value: object, wanted: str) -> None:
-    if not holds:
-        raise ValueError(f"{name} is {value!r}; it has to be {wanted}")

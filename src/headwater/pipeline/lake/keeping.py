@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from headwater.suggestion import check_known
+from headwater.suggestion import check_known, check_value
 
 LATEST: Final = "latest"
 
@@ -41,14 +41,18 @@ class Keeping:
         for each in fields(self):
             value, whole = getattr(self, each.name), each.type == "int"
             right = type(value) is int if whole else isinstance(value, int | float) and math.isfinite(value)
-            _check(right and not isinstance(value, bool), each.name, value, "a whole number" if whole else "a number")
-        _check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "at least 1 commit")
+            check_value(
+                right and not isinstance(value, bool), each.name, value, "a whole number" if whole else "a number"
+            )
+        check_value(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "at least 1 commit")
         for name in ("keep_replaced", "keep_latest"):
-            _check(0 <= getattr(self, name) <= self.keep_log, name, getattr(self, name), "from 0 to keep_log seconds")
-        _check(self.latest_every >= 0, "latest_every", self.latest_every, "0 seconds or more")
-        _check(self.latest_rate >= 1, "latest_rate", self.latest_rate, "at least 1 byte a second")
-        _check(self.file_size >= 1 << 20, "file_size", self.file_size, "at least 1048576 bytes")
-        _check(self.few_files >= 2, "few_files", self.few_files, "at least 2")
+            check_value(
+                0 <= getattr(self, name) <= self.keep_log, name, getattr(self, name), "from 0 to keep_log seconds"
+            )
+        check_value(self.latest_every >= 0, "latest_every", self.latest_every, "0 seconds or more")
+        check_value(self.latest_rate >= 1, "latest_rate", self.latest_rate, "at least 1 byte a second")
+        check_value(self.file_size >= 1 << 20, "file_size", self.file_size, "at least 1048576 bytes")
+        check_value(self.few_files >= 2, "few_files", self.few_files, "at least 2")
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Keeping:
@@ -76,8 +80,3 @@ class Keeping:
 
 def _interval(seconds: float) -> str:
     return f"interval {math.ceil(seconds)} seconds"
-
-
-def _check(holds: bool, name: str, value: object, wanted: str) -> None:
-    if not holds:
-        raise ValueError(f"{name} is {value!r}; it has to be {wanted}")

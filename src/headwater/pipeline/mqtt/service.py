@@ -51,19 +51,17 @@ class Service:
         released: Callable[[], None],
         leave: Callable[[], None],
         described: Callable[[], dict[str, Any]],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spool = spool
         self.token = token
         self.leave = leave
         self._released = released
         self._described = described
-        self._clock = clock
         self._owner = ""
         self._owner_asked_at = float("-inf")
         self._owner_asked_on: object = None
         self._owning = threading.Lock()
-        self.asked_at = clock()
+        self.asked_at = time.monotonic()
 
     def advance(self, asked: dict[str, Any], connection: object) -> dict[str, Any]:
         self._claim(str(asked["owner"]), connection)
@@ -87,19 +85,19 @@ class Service:
 
     def _claim(self, owner: str, connection: object) -> None:
         with self._owning:
-            now = self._clock()
+            now = time.monotonic()
             if owner != self._owner and now - self._owner_asked_at < LEASE:
                 raise Refusal(409, "used", "another query uses this spool; give each query a folder of its own (spool)")
             self._owner, self._owner_asked_at, self._owner_asked_on = owner, now, connection
 
     def touch(self) -> None:
         """Somebody asks."""
-        self.asked_at = self._clock()
+        self.asked_at = time.monotonic()
 
     @property
     def idle(self) -> float:
         """Seconds since somebody asked."""
-        return self._clock() - self.asked_at
+        return time.monotonic() - self.asked_at
 
 
 class Server(ThreadingHTTPServer):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from headwater.suggestion import check_known
+from headwater.suggestion import check_known, check_value
 
 
 @dataclass(frozen=True)
@@ -42,32 +42,31 @@ class Settings:
             value = getattr(self, each.name)
             whole = each.type == "int"
             right = type(value) is int if whole else isinstance(value, int | float) and math.isfinite(value)
-            _check(
+            check_value(
                 right and not isinstance(value, bool),
                 each.name,
                 value,
                 "a whole number" if whole else "a finite number",
             )
-        _check(0 < self.life <= 86_400, "life", self.life, "more than 0 seconds and at most a day, as nodes take it")
-        _check(0 < self.least_change < 1, "least_change", self.least_change, "between 0 and 1, a part of the weight")
-        _check(self.least_minutes >= 1, "least_minutes", self.least_minutes, "at least 1")
-        _check(1 < self.most_weight <= 100, "most_weight", self.most_weight, "more than 1 and at most 100")
-        _check(2 <= self.parts <= 64, "parts", self.parts, "from 2 to 64")
-        _check(self.parts <= self.most_filters <= 1000, "most_filters", self.most_filters, "from `parts` to 1000")
-        _check(self.message_bytes >= 0, "message_bytes", self.message_bytes, "0 or more")
-        _check(self.uneven > 1, "uneven", self.uneven, "more than 1")
-        _check(self.tree_messages > 0, "tree_messages", self.tree_messages, "more than 0")
-        _check(self.tree_members >= 2, "tree_members", self.tree_members, "at least 2: a tree has leaves")
-        _check(0 <= self.tree_churn <= 1, "tree_churn", self.tree_churn, "from 0 to 1, a part of the members")
-        _check(self.most_trees >= 1, "most_trees", self.most_trees, "at least 1")
+        check_value(
+            0 < self.life <= 86_400, "life", self.life, "more than 0 seconds and at most a day, as nodes take it"
+        )
+        check_value(
+            0 < self.least_change < 1, "least_change", self.least_change, "between 0 and 1, a part of the weight"
+        )
+        check_value(self.least_minutes >= 1, "least_minutes", self.least_minutes, "at least 1")
+        check_value(1 < self.most_weight <= 100, "most_weight", self.most_weight, "more than 1 and at most 100")
+        check_value(2 <= self.parts <= 64, "parts", self.parts, "from 2 to 64")
+        check_value(self.parts <= self.most_filters <= 1000, "most_filters", self.most_filters, "from `parts` to 1000")
+        check_value(self.message_bytes >= 0, "message_bytes", self.message_bytes, "0 or more")
+        check_value(self.uneven > 1, "uneven", self.uneven, "more than 1")
+        check_value(self.tree_messages > 0, "tree_messages", self.tree_messages, "more than 0")
+        check_value(self.tree_members >= 2, "tree_members", self.tree_members, "at least 2: a tree has leaves")
+        check_value(0 <= self.tree_churn <= 1, "tree_churn", self.tree_churn, "from 0 to 1, a part of the members")
+        check_value(self.most_trees >= 1, "most_trees", self.most_trees, "at least 1")
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Settings:
         """From names and values as a configuration has them; what is not named has its default."""
         check_known("setting", settings, (each.name for each in fields(cls)), " of [advising]")
         return cls(**settings)
-
-
-def _check(holds: bool, name: str, value: object, wanted: str) -> None:
-    if not holds:
-        raise ValueError(f"{name} is {value!r}; it has to be {wanted}")

@@ -51,11 +51,10 @@ class StoreNow:
 
 
 class Stores:
-    """Addresses and what answers there; `sleep` is for tests."""
+    """Addresses and what answers there."""
 
-    def __init__(self, settings: Settings, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._sleep = sleep
         self._silent: dict[str, str] = {}
         """Addresses that do not answer, and why: each is told once."""
         self._urls: dict[str, str] = {}
@@ -110,7 +109,7 @@ class Stores:
                 raise Unreachable(
                     f"no answer for {self.settings.patience:g} s (waitForStore): {'; '.join(self._silent.values())}"
                 )
-            self._sleep(BETWEEN_LOOKS)
+            time.sleep(BETWEEN_LOOKS)
 
     def url_of(self, id: str) -> str | None:
         """Where the store was seen last; None if it has not been, or nothing answers there now."""
