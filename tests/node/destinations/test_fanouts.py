@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.node.destinations.fanouts import LONGEST_CACHED, MAX_CACHED_TOPICS
+from headwater.node.destinations.local import LONGEST_FIRST_LEVEL, MAX_FIRST_LEVELS
 from headwater.wire.packets import Publish, Subscribe, SubscribeRequest, Unsubscribe
 from tests.node.memory import MemoryBroker
 from tests.node.protocol.test_server import payloads, subscribed
@@ -37,6 +38,38 @@ def test_topics_in_use_stay_remembered() -> None:
         publisher.feed(b"\x30\x08\x00\x05often\x00")
         publisher.feed(b"".join(b"\x30\x08\x00\x05%05x\x00" % number for number in range(start, start + 8192)))
     assert b"often" in fanouts.topics or b"often" in fanouts.older_topics
+
+
+def test_changes_elsewhere_leave_what_is_remembered() -> None:
+    """Who subscribes and unsubscribes where nobody publishes does not slow down others."""
+    broker = MemoryBroker()
+    fanouts = broker.server.hot.fanouts
+    reader, publisher, busy = subscribed(broker, "r", "a/+"), broker.client("p"), broker.client("b")
+    publisher.send(Publish("a/b", b"1"))
+    before = fanouts.topics[b"a/b"]
+    for filter in ("churn/#", "$share/g/churn/+", "ab/#", "churn"):
+        busy.send(Subscribe(1, [SubscribeRequest(filter)]), Unsubscribe(1, [filter]))
+        assert fanouts.topics.get(b"a/b") is before
+    for filter in ("a/#", "+/b", "#", "$share/g/a/+"):
+        busy.send(Subscribe(1, [SubscribeRequest(filter)]))
+        assert b"a/b" not in fanouts.topics
+        publisher.send(Publish("a/b", b"2"))
+    assert payloads(reader) == [b"1"] + [b"2"] * 4
+
+
+@pytest.mark.parametrize("first", ["{}", "x" * LONGEST_FIRST_LEVEL + "{}"])
+def test_first_levels_are_bounded(first: str) -> None:
+    """Beyond, every change is one that matters: nobody misses a message."""
+    broker = MemoryBroker()
+    local = broker.server.hot.fanouts.local
+    client, publisher = broker.client("c"), broker.client("p")
+    for number in range(MAX_FIRST_LEVELS + 10):
+        publisher.send(Publish(first.format(number) + "/t", b"m"))
+    assert local.any_first_level and len(local.first_levels) <= MAX_FIRST_LEVELS
+    client.send(Subscribe(1, [SubscribeRequest(first.format(3) + "/#")]))
+    assert not local.any_first_level and not local.first_levels
+    publisher.send(Publish(first.format(3) + "/t", b"for c"))
+    assert payloads(client) == [b"for c"]
 
 
 def test_long_topics_are_not_remembered() -> None:

@@ -5,9 +5,9 @@ lead to other nodes; the delivery store comes before them. A topic's fan-out is 
 by topic. Topics with the same destinations share one fan-out, so that their messages share one batch.
 
 What is remembered ends with the router's feed of changes (routing/feed.py): a change at an exact filter forgets that
-topic, a change at a wildcard filter forgets all. News from afar (`remote_changed`) put what is remembered aside: of a
-topic that is found there only the links are asked for anew, and if these are the same it has the fan-out that it had.
-Everything remembered is bounded.
+topic, a change at a wildcard filter forgets all, unless no topic began as the filter does (local.py). News from afar
+(`remote_changed`) put what is remembered aside: of a topic that is found there only the links are asked for anew, and
+if these are the same it has the fan-out that it had. Everything remembered is bounded.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ NOT_FOR_CLIENTS: Final = (b"$SYS", b"$share/", b"$headwater")
 class Fanouts(RouteListener):
     def __init__(self, local: LocalRoutes) -> None:
         self.local = local
+        self.changes = local.changes
         self.remote: Source | None = None
         self.store: StoreDestination | None = None
         self.max_topic_length = LONGEST_TOPIC
@@ -142,8 +143,11 @@ class Fanouts(RouteListener):
     # ---- changes -----------------------------------------------------------------------------------------------
 
     def recipients_changed(self, filter: str) -> None:
-        self.local.forget()
-        self.forget(filter)
+        local = self.local
+        local.recipients_changed(filter)
+        if self.changes != local.changes:  # whoever was told first
+            self.changes = local.changes
+            self.forget(filter)
 
     def everything_changed(self) -> None:
         self.recipients_changed("#")

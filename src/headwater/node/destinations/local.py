@@ -3,6 +3,10 @@
 The subscribers of each matching filter are one dictionary, so these dictionaries' identities say who gets a topic's
 messages: by them, topics find the same destinations again. Routes to the same recipients have the same ones, whatever
 filters led there.
+
+A change at a filter is nothing to topics that begin with another level than the filter does. So the first levels of all
+topics that were looked for are remembered, as long as they are few: who subscribes and unsubscribes all the time, in a
+part of the tree where nobody publishes, makes nobody else's topics be looked for again.
 """
 
 from __future__ import annotations
@@ -16,10 +20,14 @@ from headwater.node.destinations.recipients import Recipients
 from headwater.node.plane.channel import Channel
 from headwater.node.plane.sending import Sending
 from headwater.routing.router import Route, Router
+from headwater.routing.topics import has_wildcard
 from headwater.routing.trie import Subscribers
 from headwater.session.session import Session
 
 MAX_CACHED: Final = 65536
+MAX_FIRST_LEVELS: Final = 1024
+LONGEST_FIRST_LEVEL: Final = 64
+"""Of more, or longer ones, every change is taken for one that matters."""
 
 
 class _Found:
@@ -37,9 +45,16 @@ class LocalRoutes(Source):
         self.sending = sending
         self.by_subscribers: dict[tuple[int, ...], _Found] = {}
         self.by_recipients: dict[tuple[int, ...], _Found] = {}
+        self.first_levels: set[str] = set()
+        self.any_first_level = False
+        """There were too many to remember."""
+        self.changes = 0
+        """How many there have been that matter to topics that were looked for."""
 
     def destinations(self, topic: str) -> list[Destination]:
         router = self.router
+        if not self.any_first_level:
+            self._note(topic)
         if router.gate is not None:  # subscribers of one filter may differ in what they may receive
             return self._found(router.route(topic)).destinations
         matching = router.trie.match(topic)
@@ -99,6 +114,29 @@ class LocalRoutes(Source):
         if route.groups:
             made.append(SharedGroups(self.sending, route.groups))
         return made
+
+    def _note(self, topic: str) -> None:
+        end = topic.find("/")
+        if end < 0:
+            end = len(topic)
+        if end > LONGEST_FIRST_LEVEL or len(self.first_levels) >= MAX_FIRST_LEVELS:
+            self.any_first_level = True
+        else:
+            self.first_levels.add(topic[:end])
+
+    def recipients_changed(self, filter: str) -> None:
+        """Those of topics that match this filter are others now. `changes` says whether any were looked for; everybody
+        who remembers destinations forgets those of this filter then, and of one with wildcards all."""
+        if not self.any_first_level:
+            end = filter.find("/")
+            first = filter if end < 0 else filter[:end]
+            if first not in ("+", "#") and first not in self.first_levels:
+                return
+        self.changes += 1
+        self.forget()
+        if has_wildcard(filter):
+            self.first_levels.clear()
+            self.any_first_level = False
 
     def forget(self) -> None:
         """Some recipient is another one now, or is reached in another way."""
