@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # How fast examples are made depends on what else the machine does, and says nothing of what is tested.
-settings.register_profile("headwater", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("headwater", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headwater")
 
 FEWEST = 5

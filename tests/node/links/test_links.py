@@ -425,7 +425,7 @@ def test_a_node_that_others_told_of_gets_what_waits_when_it_is_linked() -> None:
 @pytest.mark.parametrize("relays", [False, True])
 def test_what_a_hook_publishes_because_of_a_message_of_another_node_goes_to_all(relays: bool, qos: int) -> None:
     """Also if that message is being relayed: it has another id."""
-    graph = {"a": ["b"], "b": ["a", "c"], "c": ["b"]} if relays else dict.fromkeys("abc", [])
+    graph = {"a": ["b"], "b": ["a", "c"], "c": ["b"]} if relays else {"a": [], "b": [], "c": []}
     net = Net(*(Node(name, neighbours=neighbours) for name, neighbours in graph.items()))
     a, b, c = net.nodes
     for one, other in [(a, b), (b, c)] if relays else [(a, b), (b, c), (a, c)]:
