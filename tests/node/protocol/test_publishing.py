@@ -170,3 +170,14 @@ def test_the_wrong_acknowledgement_ends_the_connection_behind_the_right_ones(bef
     assert last_reason(reader) == PROTOCOL_ERROR
     (left,) = broker.server.sessions["r"].outbound.flights.values()
     assert left.qos == 2
+
+
+def test_subscriptions_of_one_client_differ_in_the_retain_flag() -> None:
+    """[MQTT-3.8.3.1] Retain As Published is of a subscription, also where topics share their destinations."""
+    broker = MemoryBroker()
+    client = broker.client("c")
+    client.send(Subscribe(1, [SubscribeRequest("a", 0, False, False, 2), SubscribeRequest("b", 0, False, True, 2)]))
+    client.packets()
+    for topic in ("a", "b", "a", "b"):
+        client.send(Publish(topic, b"x", 0, True))
+    assert [(each.topic, each.retain) for each in client.messages()] == [("a", False), ("b", True)] * 2

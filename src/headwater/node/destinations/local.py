@@ -75,7 +75,7 @@ class LocalRoutes(Source):
     def _found(self, route: Route) -> _Found:
         key: list[int] = []
         for recipient in route.recipients:
-            key.append(id(recipient.session) << 2 | recipient.qos)
+            key.append(id(recipient.session) << 3 | (4 if recipient.retain_as_published else 0) | recipient.qos)
             if recipient.any_no_local or recipient.positions or recipient.identifiers is not None:
                 key.append(-id(recipient))
         for group in route.groups:

@@ -94,6 +94,7 @@ class OutgoingRuns(Outgoing):
         self.relayed: Relayed | None = None
         self.flush_interest: Callable[[], None] | None = None
         """Called before a message goes to links, where messages are relayed."""
+        self._aside: list[Relayed | None] = []
         self._destination: LinkDestination | None = None
         self._channel: Channel | None = None
         self._client_id = ""
@@ -131,6 +132,15 @@ class OutgoingRuns(Outgoing):
         if self._size > LARGEST_RUN or self._count > MANY:
             self.settle()
 
+    def begin_own(self) -> None:
+        self.settle()
+        self._aside.append(self.relayed)
+        self.relayed = None
+
+    def end_own(self) -> None:
+        self.settle()
+        self.relayed = self._aside.pop()
+
     def deliver(self, destination: LinkDestination, message: Message, publisher: Session | None) -> None:
         """A message of the ordinary way: a run of its own, of version 5.0, which has a place for all that it says."""
         if self.is_open:
@@ -140,13 +150,11 @@ class OutgoingRuns(Outgoing):
         client_id = message.publisher
         if message.qos == 0:
             self._send0(destination, data, 1, V5, client_id, message.commit)
-            self.relayed = None  # what a hook publishes because of it is a message of this node
             return
         self.spooling.touch()
         channel = None if publisher is None else publisher.connection
         expires = 0 if message.expires_at == NEVER else int(1000 * (time.time() + message.expires_at - sending.now))
         self._spool(destination, data, 1, V5, client_id, channel if isinstance(channel, Channel) else None, expires)
-        self.relayed = None
 
     def _stamp_of(self, message: Message) -> str:
         if not message.retain:

@@ -74,6 +74,13 @@ class Outgoing:
     def settle(self) -> None:
         raise NotImplementedError
 
+    def begin_own(self) -> None:
+        """Until `end_own`, what comes is published here, though a message of another node is being dealt with."""
+        raise NotImplementedError
+
+    def end_own(self) -> None:
+        raise NotImplementedError
+
 
 class Turn:
     slow: Slow

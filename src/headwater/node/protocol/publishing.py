@@ -140,6 +140,16 @@ class Publishing:
     def route(self, message: Message, publisher: Session | None) -> bool:
         """Store a message that was admitted if its topic is stored, retain it if it asks for it, and give it to all who
         want it; False when nobody does."""
+        hot = self.core.hot
+        if hot.outgoing is None or hot.fanouts is hot.own_fanouts:
+            return self._route(message, publisher)
+        hot.outgoing.begin_own()  # a hook publishes what follows from a message of another node
+        try:
+            return self._route(message, publisher)
+        finally:
+            hot.outgoing.end_own()
+
+    def _route(self, message: Message, publisher: Session | None) -> bool:
         fanout = self._keep(message, publisher)
         self._hand_over(fanout, message, publisher)
         return fanout.somebody
