@@ -188,11 +188,11 @@ def test_a_node_that_was_restored_from_an_older_copy_is_linked_again(tmp_path: P
             for number in range(5):
                 await publisher.publish("t", b"%d" % number, qos=1)
         shutil.copytree(tmp_path / "a", tmp_path / "copy")
-        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b:
-            async with Client(HOST, a.port) as publisher, subscriber(b) as client:
+        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b, subscriber(b) as client:
+            async with Client(HOST, a.port) as publisher:
                 for number in range(5, 10):
                     await publisher.publish("t", b"%d" % number, qos=1)
-                await come(client, b"9")
+            await come(client, b"9")
         shutil.rmtree(tmp_path / "a")
         shutil.move(tmp_path / "copy", tmp_path / "a")
         async with node("a", tmp_path) as a, node("b", tmp_path, a) as b:
