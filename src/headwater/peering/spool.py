@@ -213,6 +213,15 @@ class LinkSpool:
         self._flying.clear()
         self._flying_bytes = 0
 
+    def rename(self, name: int) -> None:
+        """All that is here is to be sent, under another name: the peer has more under this one than there ever was, as
+        far as this node knows. Its disk is an older copy of what it was, and positions mean other messages by now."""
+        self.spool = name
+        self._blocks = deque(block._replace(spool=name) for block in self._blocks)
+        for block in self._blocks:
+            data = self._recent.get(block.first)
+            self._storage.put(self.peer, block, self._storage.get(self.peer, block.first) if data is None else data)
+
     def cut(self) -> None:
         """The link is down."""
         self._sent = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -171,6 +172,35 @@ def test_a_node_that_leaves_remembers_how_far_it_was(tmp_path: Path) -> None:
             b.cluster.leave()
             after = links.spooling.end_of("a").applied
             assert (after.spool, after.received) == (before.spool, before.received) != (0, 0)
+
+    run(main())
+
+
+def test_a_node_that_was_restored_from_an_older_copy_is_linked_again(tmp_path: Path) -> None:
+    """Positions mean other messages since: it sends what it has under another name, so that nothing new is lost."""
+
+    async def main() -> None:
+        async with node("b", tmp_path) as b, node("a", tmp_path, b) as a:
+            await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+            async with subscriber(b) as client:
+                await client.subscribe("#", qos=1)
+        async with node("a", tmp_path) as a, Client(HOST, a.port) as publisher:
+            for number in range(5):
+                await publisher.publish("t", b"%d" % number, qos=1)
+        shutil.copytree(tmp_path / "a", tmp_path / "copy")
+        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b, subscriber(b) as client:
+            async with Client(HOST, a.port) as publisher:
+                for number in range(5, 10):
+                    await publisher.publish("t", b"%d" % number, qos=1)
+            await come(client, b"9")
+        shutil.rmtree(tmp_path / "a")
+        shutil.move(tmp_path / "copy", tmp_path / "a")
+        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b:
+            await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+            async with Client(HOST, a.port) as publisher, subscriber(b) as client:
+                await publisher.publish("t", b"new", qos=1)
+                found = [each.payload for each in await come(client, b"new")]
+                assert found == [b"0", b"1", b"2", b"3", b"4", b"new"]
 
     run(main())
 

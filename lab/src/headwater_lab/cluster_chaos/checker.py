@@ -53,6 +53,10 @@ class ClusterChecker(Checker):
                 self._apart.append((event.node, parted.pop(event.node), place))
         self._apart += [(node, place, END) for node, place in parted.items()]
 
+    def _is_short(self, note: Note) -> bool:
+        """Whether it may have expired: an episode may take minutes, and what waits for a lazy client is old then."""
+        return note.expiry is not None and note.expiry < self.events[-1].at - self.events[0].at + SLACK
+
     def _owed(self, note: Note, span: Span) -> Iterator[set[str]]:
         for clients in super()._owed(note, span):
             if not any(self._were_apart(note, span, client) for client in clients):

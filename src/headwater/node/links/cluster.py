@@ -48,7 +48,7 @@ FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 5.0
 """Seconds between two attempts at one address: the pause doubles."""
 STEADY: Final = 1.0
-"""Seconds that a link lasts at least if the next pause is to be a short one again."""
+"""Seconds that a link lasts at least if the next pause is to be a short one."""
 SECOND: Final = 1.0
 """Seconds after which the node with the larger id dials, too."""
 MOST_DIALED: Final = 64
@@ -69,7 +69,8 @@ class _Attempts:
 
     def __init__(self) -> None:
         self.next = 0.0
-        self.pause = FIRST_PAUSE
+        self.pause = self.before = FIRST_PAUSE
+        """The next one, and what it was before the link came up."""
         self.is_under_way = False
         self.reason = ""
 
@@ -329,11 +330,12 @@ class Cluster:
             if node:
                 self._node_at[link.dialed] = node
             if link.why and link.why != ALREADY and (self._links is None or node not in self._links.up):
-                if link.end is not None and now - link.since > STEADY:
-                    attempts.pause = FIRST_PAUSE
+                if link.end is not None and now - link.since < STEADY:
+                    attempts.pause = attempts.before  # it will not be better at once
                 self._failed(link.dialed, attempts, link.why, now)
             else:
-                attempts.reason = ""
+                attempts.before = attempts.pause
+                attempts.pause, attempts.reason = FIRST_PAUSE, ""
         if not node or link.end is None:
             return
         past = self._past_of(node)

@@ -77,6 +77,8 @@ class PeerEnd:
         self.dropped = 0
         self.is_proven = False
         """It has been linked; what others only tell of may not exist."""
+        self.is_renamed = False
+        """Its spool, since this link is up, because the peer knew it better than this node."""
         self.is_full = False
         """Its spool has no room, and publishers are refused."""
         self.is_told = False
@@ -88,6 +90,7 @@ class PeerEnd:
         self.large = 0
         self.unread = 0
         self.publishers = PublisherNumbers()
+        self.is_renamed = False
 
     def link_down(self) -> None:
         self.channel = None

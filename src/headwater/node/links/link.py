@@ -157,8 +157,7 @@ class Link(Peer):
         elif isinstance(frame, Spool):
             end.send(end.applied.begin(frame))
         elif isinstance(frame, Resume):
-            end.spool.resume(frame.spool, frame.position)
-            self.links.send_owed(end)
+            self.links.spooling.resume(end, frame)
         elif isinstance(frame, Leave):
             self.links.left(self, frame.forget)
         elif isinstance(frame, Refuse):

@@ -34,6 +34,7 @@ from headwater.node.protocol.core import Core
 from headwater.peering import windows
 from headwater.peering.applied import Applied
 from headwater.peering.forwarding import Forwarding
+from headwater.peering.frames.frame import Resume
 from headwater.peering.spool import Block, LinkSpool, MemoryStorage, SpoolStorage
 
 log = logging.getLogger("headwater.cluster")
@@ -167,8 +168,7 @@ class Spooling(Contributor):
         if end is None:
             # One that was forgotten and comes back knows how far it had come in the spool that is void: no two of them
             # have the same name, in this life or another one.
-            name = (self.boot << 32) + self._made
-            self._made += 1
+            name = self._new_name()
             most = min(self.max_bytes, UNPROVEN)
             spool = LinkSpool(self._storage, peer, name, most, hop_limit=self.forwarding.hop_limit)
             end = PeerEnd(self.core.hot, peer, spool, Applied(*self._applied.pop(peer, (0, 0))))
@@ -176,6 +176,27 @@ class Spooling(Contributor):
             if spool.waiting:
                 self.is_proven(end)
         return end
+
+    def _new_name(self) -> int:
+        self._made += 1
+        return (self.boot << 32) + self._made - 1
+
+    def resume(self, end: PeerEnd, resume: Resume) -> None:
+        """The peer says how far it has come. Raises MalformedFrame."""
+        spool = end.spool
+        if resume.spool == spool.spool and resume.position > spool.durable and not end.is_renamed:
+            log.warning(
+                "node %s has had more of this node than its disk has (%d, and here are %d): it is an older copy. "
+                "What waits for that node is sent again",
+                *(end.peer, resume.position, spool.durable),
+            )
+            end.is_renamed = True
+            spool.rename(self._new_name())
+            self.touch()
+            end.send(spool.greeting())
+        else:
+            spool.resume(resume.spool, resume.position)
+            self.send(end)
 
     def is_proven(self, end: PeerEnd) -> None:
         """It exists: it may be owed as much as any."""
