@@ -4,7 +4,8 @@ Nodes as processes on loopback, and traffic of the load generator: W2, 50 publis
 with many messages under way (deep) or one per publisher and packet (lock). What is compared is CPU time of all nodes
 per delivered message, in interleaved rounds of one run; medians, and ratios of them:
 
-- off: a node that has the name of a cluster and no peers, against one without; here, delivered messages a second;
+- off: a node that has the name of a cluster and no peers, against one without; here, delivered messages per second of
+  its CPU time, because how many it delivers per second of the clock depends on what else the machine does;
 - cross2: publishers at one of two nodes, subscribers at the other, against all of them at one node; also with QoS 1
   from disk to disk (`durability = "sync"`, sessions that are kept);
 - hop: what the second node costs a message in µs, by each method of telling interest;

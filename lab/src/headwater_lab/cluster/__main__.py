@@ -79,7 +79,7 @@ class Campaign:
         with single(self.folder) as plain, linked(1, self.folder) as named:
             course = self.course._replace(rounds=self.sizes.more)
             outcome = self._found(course.run(case, {ONE: all_at(plain), "a name": all_at(named)}))
-        self.findings.compare("off/deep-W2/ratio", outcome, "a name", ONE, "rate")
+        self.findings.compare("off/deep-W2/ratio", outcome, ONE, "a name")
 
     def cross_deep(self) -> None:
         """By each method: the second node's share is the hop."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import select
 import socket
+from collections.abc import Sequence
 from typing import Final, Self
 
 from headwater.wire import FROM_SERVER, V311, PacketReader, decode, encode
@@ -12,6 +14,12 @@ from headwater_lab.load import LoadError
 PATIENCE: Final = 10.0
 """Seconds to wait for an answer."""
 LARGEST: Final = 1 << 20
+
+
+def ready(callers: Sequence[Caller], seconds: float) -> list[Caller]:
+    """Those for whom something has come; if there are none, those for whom it does within so many seconds."""
+    found, _, _ = select.select(callers, [], [], seconds)
+    return found
 
 
 class Caller:
@@ -29,7 +37,13 @@ class Caller:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def send(self, *packets: Packet) -> None:
         self._socket.sendall(b"".join(encode(packet, V311) for packet in packets))

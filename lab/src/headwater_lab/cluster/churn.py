@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from headwater.wire.packets import Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
-from headwater_lab.cluster.caller import Caller
+from headwater_lab.cluster.caller import Caller, ready
 from headwater_lab.load import LoadError
 
+CLIENTS: Final = 20
 LIVE: Final = 300
-"""Filters that are subscribed to at a time."""
+"""Filters that are subscribed to at a time: a multiple of clients, so that each gives up what it has."""
 TICK: Final = 0.01
 LEAST: Final = 0.9
 """Of the changes that are due: a node that does not keep up has had another churn than was asked for."""
@@ -25,13 +26,14 @@ def filter_of(number: int) -> str:
 
 
 class Churn:
-    """`rate` changes a second: as many filters are subscribed to as are given up. `acknowledged` counts both."""
+    """`rate` changes a second: as many filters are subscribed to as are given up. `acknowledged` counts both. Clients
+    take turns, because each is served one SUBSCRIBE at a time, which waits until other nodes know."""
 
     def __init__(self, port: int, rate: float) -> None:
         self.rate = rate
         self.acknowledged = 0
         self.error = ""
-        self._caller = Caller(port, "churn")
+        self._callers = [Caller(port, f"churn{number}") for number in range(CLIENTS)]
         self._number = 0
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -43,9 +45,10 @@ class Churn:
         """LoadError: it could not go on."""
         self._ends.set()
         self._thread.join()
-        with self._caller:
-            if self.error:
-                raise LoadError(f"the churn ended: {self.error}")
+        for caller in self._callers:
+            caller.close()
+        if self.error:
+            raise LoadError(f"the churn ended: {self.error}")
 
     def _run(self) -> None:
         began, done = time.monotonic(), 0
@@ -55,8 +58,9 @@ class Churn:
                 while done < due:
                     self._change()
                     done += 2
-                answers = self._caller.received(TICK)
-                self.acknowledged += sum(isinstance(each, Suback | Unsuback) for each in answers)
+                for caller in ready(self._callers, TICK):
+                    self.acknowledged += sum(isinstance(each, Suback | Unsuback) for each in caller.received(TICK))
+                time.sleep(TICK / 2)
         except (OSError, LoadError) as error:
             self.error = str(error)
 
@@ -64,9 +68,9 @@ class Churn:
         """One more, and one less."""
         number = self._number
         self._number += 1
-        packets = [Subscribe(2 * number % 65534 + 1, [SubscribeRequest(filter_of(number))])]
+        come = Subscribe(2 * number % 65534 + 1, [SubscribeRequest(filter_of(number))])
         gone = Unsubscribe((2 * number + 1) % 65534 + 1, [filter_of(number - LIVE)])
-        self._caller.send(*packets, gone)
+        self._callers[number % CLIENTS].send(come, gone)
 
 
 @contextlib.contextmanager

@@ -394,7 +394,8 @@ class Cluster:
         links, membership = self._links, self._membership
         assert links is not None and membership is not None
         found: dict[str, None] = {}
-        for member in membership.view(now):
+        is_away = any(node not in links.up for node in links.spooling.ends)
+        for member in membership.view(now) if is_away else ():  # it looks at all that it has heard of all
             node = member.node
             if node == links.node or node in links.up or not member.address or not links.is_neighbour(node):
                 continue
