@@ -219,8 +219,9 @@ class LinkSpool:
         self.spool = name
         self._blocks = deque(block._replace(spool=name) for block in self._blocks)
         for block in self._blocks:
-            data = self._recent.get(block.first)
-            self._storage.put(self.peer, block, self._storage.get(self.peer, block.first) if data is None else data)
+            recent = self._recent.get(block.first)
+            data = self._storage.get(self.peer, block.first) if recent is None else encode_block(recent[1])
+            self._storage.put(self.peer, block, data)
 
     def cut(self) -> None:
         """The link is down."""
