@@ -354,6 +354,7 @@ def test_addresses_that_a_member_makes_up_are_bounded(monkeypatch: pytest.Monkey
                 delta = liar.receive(answer, now, "a")
                 if delta is not None:
                     membership.receive(delta, now, "x")
+                cluster._see_changes()
                 cluster._dial_some(now)
             assert len(dialed) > MOST_ADDRESSES
             assert len(cluster._attempts) <= MOST_ADDRESSES + 1

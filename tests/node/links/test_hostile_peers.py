@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from headwater.node.links.link import UNREAD
+from headwater.node.links.links import UNREAD
 from headwater.peering.exchange import MOST_CHANGED
 from headwater.peering.frames import v1
 from headwater.peering.frames.frame import (
@@ -35,6 +35,8 @@ from headwater.wire.packets import Suback, Subscribe, SubscribeRequest
 from tests.node.links.memory import BOOT, FakePeer, Node, peer_of, publish
 
 MIB = 1 << 20
+
+FEW = 1 << 20
 
 
 def why(peer: FakePeer) -> str:
@@ -206,22 +208,25 @@ def test_a_peer_that_never_acknowledges_pauses_publishers_at_the_bound() -> None
 def test_a_peer_that_asks_and_never_reads_is_cut_off() -> None:
     node = Node("b")
     peer = peer_of(node)
+    assert node.links.max_unread == UNREAD
+    node.links.max_unread = FEW
     peer.send(Spool(1, 1))
     peer.end.room = 0
     asked = v1.encode(Spool(1, 1)) * 3000
-    for _ in range(UNREAD // (21 * 3000) + 10):
+    for _ in range(FEW // (21 * 3000) + 10):
         peer.say(asked)
         if peer.is_closed:
             break
-    assert why(peer) == f"more than {UNREAD} bytes of answers are not read"
+    assert why(peer) == f"more than {FEW} bytes of answers are not read"
     assert node.server.budget.used == 0
 
 
 def test_a_peer_that_reads_may_ask_as_much_as_it_likes() -> None:
     node = Node("b")
     peer = peer_of(node)
+    node.links.max_unread = FEW
     asked = v1.encode(Spool(1, 1)) * 3000
-    for _ in range(UNREAD // (21 * 3000) + 10):
+    for _ in range(FEW // (21 * 3000) + 10):
         peer.say(asked)
     assert peer.is_up
 

@@ -18,7 +18,6 @@ from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import BUSY, Channel, Peer
 from headwater.peering.frames import v1
 from headwater.peering.frames.frame import (
-    MAX_STATE,
     Ack,
     Frame,
     Gossip,
@@ -54,8 +53,6 @@ PARTING: Final = 4
 """This node has left, and the other one is to end the connection when it has heard of it."""
 CLOSED: Final = 5
 ALREADY: Final = "there is a link already"
-UNREAD: Final = 2 * MAX_STATE
-"""Bytes of frames other than runs that wait for a peer at most: it asks and does not read."""
 MOVING: Final = 65536
 """Bytes between two heartbeats with which a frame that is not whole makes progress."""
 LARGEST_RUN: Final = 1 << 28
@@ -107,8 +104,8 @@ class Link(Peer):
         end = self.end
         if end is not None and end.unread and self.channel.backlog_size == 0:
             end.unread = 0
-        if end is not None and end.unread > UNREAD:
-            self.close(f"more than {UNREAD} bytes of answers are not read")
+        if end is not None and end.unread > self.links.max_unread:
+            self.close(f"more than {self.links.max_unread} bytes of answers are not read")
             return
         self._read()
 

@@ -31,7 +31,7 @@ from headwater.node.protocol.core import ClientTask, InterestGate
 from headwater.node.protocol.server import Server
 from headwater.peering.coordination import Coordination
 from headwater.peering.forwarding import GRAPH, MESH, Forwarding
-from headwater.peering.frames.frame import NONCE, Hello, InterestFrame, Leave
+from headwater.peering.frames.frame import MAX_STATE, NONCE, Hello, InterestFrame, Leave
 from headwater.peering.frames.reading import VERSIONS
 from headwater.peering.frames.v1 import run_head
 from headwater.routing.feed import FILTER_ADDED, GROUP_ADDED, RouteChange, RouteListener
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.cluster")
 
+UNREAD: Final = 2 * MAX_STATE
+"""Bytes of frames other than runs that wait for a peer at most: it asks and does not read."""
 AGAIN: Final = 0.02
 """Seconds between two attempts to apply what found no room."""
 NOBODY: Final[list[Destination]] = []
@@ -55,6 +57,7 @@ class Links(Source):
         self.boot = boot
         self.secret = secret
         self.relays = bool(settings.neighbours)
+        self.max_unread = UNREAD
         self.has_left = False
         """The cluster; whoever wants to be linked is told so."""
         self.up: dict[str, Link] = {}
