@@ -39,6 +39,27 @@ def heard(announcement: Announcement) -> Hearing:
 
 
 @every_method
+@given(wanted=st.lists(filters, unique=True, max_size=20), size=st.integers(1, 40))
+def test_a_state_is_the_same_in_however_many_parts_it_comes(method: str, wanted: list[str], size: int) -> None:
+    announcement = ANNOUNCEMENTS[method]()
+    for filter in wanted:
+        announcement.note(change(FILTER_ADDED, filter), 0.0)
+    announcement.due(0.0)
+    whole = announcement.whole()
+    in_parts = hearing(method)
+    for at in range(0, max(len(whole), 1), size):
+        in_parts.take(Told(True, whole[at : at + size], at + size < len(whole)))
+    assert in_parts.whole() == heard(announcement).whole()
+
+
+def test_the_last_part_of_a_state_ends_its_last_filter() -> None:
+    one = hearing("subscribe")
+    one.take(Told(True, b"\0\5ab", has_more=True))
+    with pytest.raises(MalformedFrame):
+        one.take(Told(True, b"c"))
+
+
+@every_method
 @given(
     steps=st.lists(st.tuples(filters, st.booleans(), st.booleans()), max_size=30), asked=st.lists(topics, max_size=8)
 )

@@ -72,7 +72,8 @@ class Link:
         self.told: dict[str, Stamp] = {}
         self.acknowledged: dict[str, Stamp] = {}
         self.begun: StateBegin | None = None
-        self.parts = bytearray()
+        self.content: Hearing | None = None
+        """What its parts make, as far as they have come."""
         self.expected = 0
         self.answered: set[str] = set()
         """Streams that were asked for anew, and told, in this turn."""
@@ -195,7 +196,7 @@ class Exchange:
                 raise MalformedFrame("a part of no state")
             if not frame.data:
                 raise MalformedFrame("an empty part of a state")
-            link.parts += frame.data
+            self._take_part(link, frame.data)
         elif isinstance(frame, StateEnd):
             self._take_end(peer, link, now)
         elif isinstance(frame, Have):
@@ -242,18 +243,31 @@ class Exchange:
     def _take_begin(self, peer: str, link: Link, frame: StateBegin) -> None:
         if link.begun is not None:
             raise MalformedFrame("a state begins within another one")
-        hearing(frame.method)  # one that is not known is refused before its bytes come
+        content = hearing(frame.method)  # one that is not known is refused before its bytes come
         link.begun = frame
         link.expected = frame.size
         if self._is_ours_to_take(peer, frame.origin):
             stream = self._stream(frame.origin)
             if frame.stamp > stream.stamp:
+                link.content = content
                 stream.doubts.add(peer)
                 self.changed = ANYTHING
+                if not frame.size:
+                    self._take_part(link, b"")
+
+    def _take_part(self, link: Link, data: bytes) -> None:
+        if link.content is None:
+            return
+        try:
+            link.content.take(Told(True, data, link.expected > 0))
+        except TooMuch:
+            link.content = FloodHearing()
+        except Unsure:
+            raise MalformedFrame("a state that contradicts itself") from None
 
     def _take_end(self, peer: str, link: Link, now: float) -> None:
-        begun, data = link.begun, bytes(link.parts)
-        link.begun, link.parts = None, bytearray()
+        begun, content = link.begun, link.content
+        link.begun = link.content = None
         if begun is None or link.expected:
             raise MalformedFrame("a state ends before its end")
         if not self._is_ours_to_take(peer, begun.origin):
@@ -265,13 +279,9 @@ class Exchange:
         if begun.stamp <= stream.stamp:
             self._is_known(peer, link, begun.origin, begun.stamp)
             return
-        content = hearing(begun.method)
-        try:
-            content.take(Told(True, data))
-        except TooMuch:
-            content = FloodHearing()
-        except Unsure:
-            raise MalformedFrame("a state that contradicts itself") from None
+        if content is None:
+            self._ask_anew(peer, stream)  # what was known when it began is lost
+            return
         if begun.stamp.boot != stream.stamp.boot:
             self._relayed.pop(begun.origin, None)  # numbers of another life
         stream.begin(begun.stamp, content, begun.neighbours)

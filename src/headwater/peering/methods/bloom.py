@@ -51,12 +51,20 @@ class BloomHearing(Hearing):
 
     def __init__(self) -> None:
         self._listener = Listener()
+        self._parts = bytearray()
 
     def take(self, told: Told) -> list[str] | None:
+        data = told.data
+        if told.has_more or self._parts:  # to read it does not take long
+            self._parts += data
+            if told.has_more:
+                return None
+            data = bytes(self._parts)
+            self._parts = bytearray()
         try:
-            if (Reading(told.data).kind == WHOLE) != told.is_whole:
+            if (Reading(data).kind == WHOLE) != told.is_whole:
                 raise MalformedFrame("a summary that is not what its frame says")
-            is_sure = self._listener.take(told.data)
+            is_sure = self._listener.take(data)
         except Incompatible as error:
             raise MalformedFrame(str(error)) from None
         if not is_sure:

@@ -30,10 +30,13 @@ from headwater.routing.feed import RouteChange
 
 
 class Told(NamedTuple):
-    """A step of a node's interest: everything (`is_whole`), or what has changed since the step before."""
+    """A step of a node's interest: everything (`is_whole`), or what has changed since the step before. Everything may
+    be heard in parts, cut anywhere: each is dealt with as it comes, as all of it at once takes long."""
 
     is_whole: bool
     data: bytes
+    has_more: bool = False
+    """Other parts follow."""
 
 
 class TooMuch(Exception):

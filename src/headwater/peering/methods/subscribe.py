@@ -86,14 +86,13 @@ class SubscribeHearing(Hearing):
         self.max_kept = max_kept
         self.kept = 0
         self._trie = Trie()
+        self._rest = b""
+        """Of a filter that was cut between two parts."""
+        self._has_more = False
 
     def take(self, told: Told) -> list[str] | None:
         if told.is_whole:
-            self._trie = Trie()
-            self.kept = 0
-            for _, filter in _entries(told.data, signed=False):
-                if not self._add(filter):
-                    raise MalformedFrame("a filter that is told twice")
+            self._take_part(told)
             return None
         changed = []
         for sign, filter in list(_entries(told.data, signed=True)):  # all are right before one is taken
@@ -103,6 +102,19 @@ class SubscribeHearing(Hearing):
                 self.kept -= _cost(filter)
             changed.append(filter)
         return changed
+
+    def _take_part(self, told: Told) -> None:
+        if not self._has_more:
+            self._trie = Trie()
+            self.kept = 0
+            self._rest = b""
+        self._has_more = told.has_more
+        data = self._rest + told.data
+        end = _last_end(data) if told.has_more else len(data)
+        self._rest = data[end:]
+        for _, filter in _entries(data[:end], signed=False):
+            if not self._add(filter):
+                raise MalformedFrame("a filter that is told twice")
 
     def whole(self) -> bytes:
         return _whole(dict.fromkeys(self._trie.filters()))
@@ -151,6 +163,17 @@ def _packed(entries: list[bytes]) -> list[bytes]:
     if waiting:
         found.append(b"".join(waiting))
     return found
+
+
+def _last_end(data: bytes) -> int:
+    """Where the last filter of a state ends that is all there."""
+    at = 0
+    while at + 2 <= len(data):
+        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+        if end > len(data):
+            break
+        at = end
+    return at
 
 
 def _entries(data: bytes, signed: bool) -> Iterator[tuple[int, str]]:
