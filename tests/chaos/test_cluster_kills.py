@@ -14,11 +14,11 @@ from typing import Any
 PATIENCE = 600.0
 
 
-def chaos(folder: Path, disk: str, faults: int, seed: int) -> tuple[int, dict[str, Any]]:
+def chaos(folder: Path, disk: str, faults: int, seed: int, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Exit code and result."""
     result = folder / "result.json"
     words = [sys.executable, "-m", "headwater_lab.cluster_chaos", "--keep", str(folder), "--json", str(result)]
-    words += ["--disk", disk, "--kills", str(faults), "--per-episode", str(faults), "--seed", str(seed)]
+    words += ["--disk", disk, "--kills", str(faults), "--per-episode", str(faults), "--seed", str(seed), *arguments]
     finished = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert finished.returncode in (0, 1), finished.stderr
     assert result.exists(), finished.stderr
@@ -37,7 +37,7 @@ def test_nothing_is_lost_and_nothing_doubled_between_nodes(tmp_path: Path) -> No
 
 
 def test_nodes_that_acknowledge_too_early_are_found(tmp_path: Path) -> None:
-    code, result = chaos(tmp_path, "lying-disk", 5, 1)
+    code, result = chaos(tmp_path, "lying-disk", 8, 1, "--fault", "kill -9")
     assert code == 1
     assert result["violations"]["lost"] > 0
     assert (tmp_path / "lying-disk" / "seed-1" / "history.ndjson").exists()

@@ -16,7 +16,7 @@ from typing import Final
 
 from headwater_lab.cluster_chaos.campaign import ChaoticCluster
 from headwater_lab.cluster_chaos.episode import MESH, NETWORKS, SHAPES, Setup
-from headwater_lab.cluster_chaos.faults import Faults
+from headwater_lab.cluster_chaos.faults import KINDS, Faults
 from headwater_lab.cluster_chaos.nodes import DISKS
 from headwater_lab.kill_campaign import KillCampaign, parser
 
@@ -31,6 +31,7 @@ def _arguments() -> argparse.Namespace:
     options.add_argument("--disk", choices=DISKS, action="append", help="sync, unless said; repeat")
     options.add_argument("--network", choices=NETWORKS, default="relay", help="namespaces need root, ip and nft")
     options.add_argument("--shape", choices=SHAPES, default=MESH, help="of the cluster; not in a mesh, nodes relay")
+    options.add_argument("--fault", choices=KINDS, action="append", help="all kinds, unless said; repeat")
     options.add_argument("--heartbeat", type=float, default=0.2, help="cluster.heartbeat")
     options.add_argument("--patience", type=float, default=1.0, help="cluster.patience")
     return options.parse_args()
@@ -39,9 +40,10 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     arguments = _arguments()
     campaign = KillCampaign("cluster-chaos", COMMAND, arguments, WHOLE)
+    only = tuple(KINDS[each] for each in arguments.fault or ())
     for disk in arguments.disk or ["sync"]:
         setup = Setup(disk, arguments.network, arguments.shape, arguments.heartbeat, arguments.patience)
-        campaign.kill(ChaoticCluster(setup, Faults(apart=arguments.shape == MESH)).part())
+        campaign.kill(ChaoticCluster(setup, Faults(arguments.shape == MESH, only)).part())
     return campaign.end()
 
 

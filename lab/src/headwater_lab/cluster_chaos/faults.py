@@ -201,18 +201,20 @@ ONE: Final = (Kill, KillAtPoint, KillAtPoint, Move, Freeze, Terminate, Isolate)
 TWO: Final = (Cut, CutOneWay, Reset, KillTwo)
 APART: Final = (Leave, Forget)
 
+KINDS: Final = {kind.kind: kind for kind in (*ONE, *TWO, *APART)}
+
 
 class Faults:
-    """Each kind in its turn, in random order; those in which a node parts come seldom, or never."""
+    """Each kind in its turn, in random order; those in which a node parts come seldom, or never. `only`: these."""
 
-    def __init__(self, apart: bool) -> None:
-        self._apart = APART if apart else ()
+    def __init__(self, apart: bool, only: tuple[type[FaultOf], ...] = ()) -> None:
+        self._kinds = only or (*ONE, *TWO, *ONE, *TWO, *(APART if apart else ()))
         self._turns: list[type[FaultOf]] = []
 
     def choose(self, episode: ClusterEpisode, random: Random, free: list[str]) -> FaultOf:
         """One for some of these nodes."""
         if not self._turns:
-            self._turns = [*ONE, *TWO, *ONE, *TWO, *self._apart]
+            self._turns = list(self._kinds)
             random.shuffle(self._turns)
         kinds = [kind for kind in self._turns if kind in ONE] if len(free) < 3 else self._turns
         kind = kinds[-1] if kinds else Freeze
