@@ -21,7 +21,7 @@ from headwater_lab.load import VIOLATIONS, LoadError, LoadGenerator, Result
 from headwater_lab.reproduce.interest.plan import Parameters
 from headwater_lab.scenarios import WORKLOADS
 
-SMALL = bench.Sizes(1, 1, 0.2, 0.1, 300, 60, 2000, controls=True)
+SMALL = bench.Sizes(1, 0.2, 0.1, 300, 60, 2000, controls=True)
 NOTHING_WRONG = dict.fromkeys(VIOLATIONS, 0.0)
 PAIRS = ("--publishers", "4", "--subscribers", "4", "--topics", "4", "--window", "10")
 
@@ -70,6 +70,7 @@ def test_every_figure_is_found(without_nodes: dict[str, list[str]], tmp_path: Pa
     assert found["hop/bloom/us_per_message"]["ours"] == 1.0
     assert found["local5/lock-W2/cpu_ratio"]["ours"] == 5.0
     assert found["churn600/deep-W2/cpu_ratio"]["ours"] == found["off/deep-W2/ratio"]["ours"] == 1.0
+    assert without_nodes["off/deep-W2"] == ["one node 0", "a name 0", "one node 1", "a name 1"]
     assert without_nodes["cross2/deep-W2"] == ["one node", "flood", "subscribe", "bloom"]
 
 
