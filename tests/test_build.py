@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.machinery
 import importlib.util
 import os
@@ -47,6 +48,21 @@ def test_the_broker_of_the_wire_scenarios_has_the_same_modules(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["headwater.node.plane.events", "headwater.node.transports.openssl"])
 def test_what_is_written_in_c_is_there_where_the_rest_is_compiled(name: str) -> None:
     assert (importlib.util.find_spec(name) is not None) == (EXPECTED == "compiled")
+
+
+def test_no_name_of_a_compiled_function_is_for_errors_of_two_types() -> None:
+    """mypyc gives a name the type that it has first: `except A as error` and then `except B as error` raises TypeError
+    where B was meant to be caught."""
+    found: list[str] = []
+    for path in build_info.compiled_sources(ROOT / "src" / "headwater"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                types: dict[str, set[str]] = {}
+                for each in ast.walk(function):
+                    if isinstance(each, ast.ExceptHandler) and each.name and each.type is not None:
+                        types.setdefault(each.name, set()).add(ast.unparse(each.type))
+                found += [f"{path.name}: {function.name}: {name}" for name, kinds in types.items() if len(kinds) > 1]
+    assert found == []
 
 
 def test_the_sources_hold_no_binaries() -> None:

@@ -124,9 +124,9 @@ class Link(Peer):
                 self._frame(frame)
         except MalformedFrame as error:
             self.failed(str(error))
-        except Refused as error:
-            log.warning("node %s (%s) is refused: %s", self.node or "?", self.channel.address, error)
-            self.refuse(str(error))
+        except Refused as refusal:  # compiled, one name has one type
+            log.warning("node %s (%s) is refused: %s", self.node or "?", self.channel.address, refusal)
+            self._end_with(str(refusal))
 
     def _frame(self, frame: Frame) -> None:
         end, receiving = self.end, self.receiving
@@ -308,6 +308,10 @@ class Link(Peer):
     def refuse(self, why: str) -> None:
         if why != ALREADY:
             log.info("refused a link with node %s (%s): %s", self.node or "?", self.channel.address, why)
+        self._end_with(why)
+
+    def _end_with(self, why: str) -> None:
+        """Say why, and close."""
         self._write(v1.encode(Refuse(why[:200])))
         self.close(why)
 
@@ -325,7 +329,7 @@ class Link(Peer):
     def failed(self, why: str) -> None:
         """The peer broke the protocol."""
         log.warning("node %s (%s) sent what makes no sense: %s", self.node or "?", self.channel.address, why)
-        self.refuse(why)
+        self._end_with(why)
 
     def close(self, why: str) -> None:
         """Send what is written, if the socket takes it, and end."""
