@@ -75,6 +75,7 @@ COMPILED: Final = (
     "node/links/spooling",
     "node/links/retaining",
     "node/links/sending",
+    "node/links/post",
     "node/links/receiving",
     "node/links/link",
     "node/links/links",

@@ -21,6 +21,7 @@ from headwater.node.destinations.destination import Destination, Fanout, Source
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.link import ALREADY, UP, Link
+from headwater.node.links.post import Post
 from headwater.node.links.receiving import NOT_FOR_NODES, Receiving, Shared
 from headwater.node.links.retaining import Retaining, is_shared
 from headwater.node.links.sending import LinkDestination, OutgoingRuns, aged
@@ -80,7 +81,8 @@ class Links(Source):
         self.outgoing = OutgoingRuns(server.hot, self.forwarding, self.spooling, self.retaining, settings.link_buffer)
         if self.relays:
             self.outgoing.flush_interest = self._flush_interest
-        self._shared = Shared(server, self.coordination, self.forwarding, self.spooling, self.outgoing)
+        self.post = Post(self.outgoing)
+        self._shared = Shared(server, self.coordination, self.forwarding, self.spooling, self.outgoing, self.post)
         self._destinations: dict[tuple[str, ...], list[Destination]] = {}
         self._fanouts: dict[str, Fanouts] = {}
         """By the node that messages come from; "" where none goes on."""
@@ -151,6 +153,8 @@ class Links(Source):
         self.coordination.forget(node)
         self.spooling.forget(node)
         self.forwarding.windows.forget(node)
+        for service in self.post.services:
+            service.forgotten(node)
         self._destinations.clear()
         for fanouts in (self.server.hot.fanouts, *self._fanouts.values()):
             fanouts.forget("#")
@@ -225,6 +229,8 @@ class Links(Source):
         end.send(end.spool.greeting())
         if link.dialed:
             self.retaining.link_up(end)
+        for service in self.post.services:
+            service.link_up(node)
         log.info("linked with node %s at %s", node, link.channel.address)
         self.changed(link)
 
@@ -236,6 +242,8 @@ class Links(Source):
             assert link.end is not None
             link.end.link_down()
             self.retaining.link_down(link.end)
+            for service in self.post.services:
+                service.link_down(link.node)
             self.coordination.link(link.node, False, self.server.hot.now)
             self._tick_soon()
             log.info("link with node %s ended: %s", link.node, link.why)
@@ -408,6 +416,8 @@ class Links(Source):
         for link in [*self.up.values(), *self.greeting]:
             link.beat(now)
         self.retaining.beat(now)
+        for service in self.post.services:
+            service.beat(now)
         if self._is_running:
             self.server.timers.at(now + self.settings.heartbeat, self._beat)
 

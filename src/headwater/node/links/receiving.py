@@ -17,6 +17,7 @@ from typing import Final
 
 from headwater.node.destinations.fanouts import NOT_FOR_CLIENTS, Fanouts
 from headwater.node.links.end import MAX_PUBLISHER_BYTES, MAX_PUBLISHERS, PeerEnd
+from headwater.node.links.post import Post
 from headwater.node.links.sending import OutgoingRuns, Relayed, packet_end
 from headwater.node.links.spooling import Spooling
 from headwater.node.plane.channel import Channel, Peer
@@ -49,12 +50,14 @@ class Shared:
         forwarding: Forwarding,
         spooling: Spooling,
         outgoing: OutgoingRuns,
+        post: Post,
     ) -> None:
         self.server = server
         self.coordination = coordination
         self.forwarding = forwarding
         self.spooling = spooling
         self.outgoing = outgoing
+        self.post = post
 
 
 class Held:
@@ -95,6 +98,8 @@ class Receiving:
         self._kept = b""
         self._done = 0
         """Messages of the run that is being applied."""
+        self._letters = 0
+        """Of what is being fed, those that are for services."""
         self._is_postponed = False
 
     # ---- frames --------------------------------------------------------------------------------------------------
@@ -171,6 +176,7 @@ class Receiving:
         channel.busy = False
         self._is_postponed = False
         self._kept = b""
+        self._letters = 0
         before = hot.stats.messages_received
         try:
             at = hot.feed_run(channel, packets, self._fanouts)
@@ -178,8 +184,9 @@ class Receiving:
             raise MalformedFrame(error.text) from None
         finally:
             done = hot.stats.messages_received - before
-            self._done += done
             self._end.messages_received += done
+            done += self._letters
+            self._done += done
         coordinator = hot.coordinator
         if (coordinator is not None and coordinator.too_much) or hot.no_room:
             link = self._end.channel
@@ -300,16 +307,32 @@ class Receiving:
         packet = decode(first_byte, body, self._channel.version, FROM_CLIENT, ANY_NUMBER)
         if not isinstance(packet, Publish):
             raise MalformedFrame("something else than PUBLISH in a run")
+        if self._shared.post.is_for_services(packet.topic):
+            self._letter(packet, first_byte, body)
+            return
         if not packet.topic or packet.topic.startswith(NOT_FOR_NODES):
             raise MalformedFrame("a topic that is not for other nodes")
         if packet.qos and not server.admission.has_room(packet.topic, None):
-            self._kept = header(first_byte, len(body)) + body
-            self._channel.busy = True  # for the loop that feeds it: nothing behind it now
+            self._wait_for_room(first_byte, body)
             return
         server.stats.messages_received += 1
         if packet.qos and packet.properties is not None and packet.properties.message_expiry_interval == 0:
             return  # its time was over when it was sent
         server.publishing.take_from_node(message_of(packet, self._channel.client_id, server.hot.now))
+
+    def _letter(self, packet: Publish, first_byte: int, body: bytes) -> None:
+        post = self._shared.post
+        if self._shared.outgoing.relayed is not None:
+            raise MalformedFrame("a letter that is relayed")
+        if packet.qos and not post.has_room(self._end, packet.topic, packet.payload):
+            self._wait_for_room(first_byte, body)
+            return
+        self._letters += 1
+        post.received(self._end, packet.topic, packet.payload, packet.qos > 0)
+
+    def _wait_for_room(self, first_byte: int, body: bytes) -> None:
+        self._kept = header(first_byte, len(body)) + body
+        self._channel.busy = True  # for the loop that feeds it: nothing behind it now
 
     def postponed(self) -> None:
         self._is_postponed = True
