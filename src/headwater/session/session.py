@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from headwater.message import NEVER, Delivery, Message, Subscription
 from headwater.session.outbound import Flight, Outbound
 from headwater.session.rights import Rights
@@ -17,6 +19,32 @@ from headwater.wire.primitives import ANY_NUMBER
 
 if TYPE_CHECKING:
     from headwater.session.connection import Connection
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SessionMove:
+    """A session on its way from one node to another (node/links/moving.py)."""
+
+    def offered(self, delivery: Delivery) -> bool:
+        """A message is for the session. Whether that is dealt with; else it is delivered as ever."""
+        raise NotImplementedError
+
+    def record(self) -> dict[str, object]:
+        """For the disk."""
+        raise NotImplementedError
+
+
+class RecoveredMove(SessionMove):
+    """What was on disk of one, for whoever goes on with it."""
+
+    def __init__(self, fields: dict[str, object]) -> None:
+        self.fields = fields
+
+    def offered(self, delivery: Delivery) -> bool:
+        return False
+
+    def record(self) -> dict[str, object]:
+        return self.fields
 
 
 class Session:
@@ -52,6 +80,12 @@ class Session:
         """By which a journal knows it; 0: it does not."""
         self.durable = False
         """Whether what it is to get is on disk."""
+        self.claim_time = 0
+        self.claim_node = ""
+        """When which node of a cluster claimed it; 0: there was no cluster."""
+        self.clean_time = 0
+        """The time of the last claim that asked for a new one."""
+        self.moving: SessionMove | None = None
 
     @property
     def online(self) -> bool:

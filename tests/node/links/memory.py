@@ -29,7 +29,8 @@ ROOMY: dict[str, Any] = {
 
 
 class Node:
-    """A broker with links. `settings` are those of the cluster."""
+    """A broker with links. `settings` are those of the cluster. Without `sessions`, clients need not wait for others to
+    say whether they have theirs."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Node:
         broker: MemoryBroker | None = None,
         boot: int = BOOT,
         secret: bytes = b"",
+        sessions: bool = False,
         **settings: Any,
     ) -> None:
         self.name = name
@@ -44,6 +46,8 @@ class Node:
         self.server = self.broker.server
         self.settings = ClusterSettings(name="test", node=name, **settings)
         self.links = Links(self.server, self.settings, name, boot, secret)
+        if not sessions:
+            self.links.sessions = None
         self.left: list[str] = []
         self.links.node_left = self.left.append
         self.links.start()

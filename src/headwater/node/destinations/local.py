@@ -102,6 +102,7 @@ class LocalRoutes(Source):
                 or recipient.identifiers is not None
                 or channel.alias_limit_out
                 or channel.max_packet_out
+                or cast(Session, recipient.session).moving is not None
             ):
                 others.add(recipient, True)
             else:

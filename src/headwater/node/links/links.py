@@ -25,6 +25,7 @@ from headwater.node.links.post import Post
 from headwater.node.links.receiving import NOT_FOR_NODES, Receiving, Shared
 from headwater.node.links.retaining import Retaining, is_shared
 from headwater.node.links.sending import LinkDestination, OutgoingRuns, aged
+from headwater.node.links.sessions import Sessions
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.links.spooling import Spooling
 from headwater.node.plane.timers import Timer
@@ -83,6 +84,13 @@ class Links(Source):
             self.outgoing.flush_interest = self._flush_interest
         self.post = Post(self.outgoing)
         self._shared = Shared(server, self.coordination, self.forwarding, self.spooling, self.outgoing, self.post)
+        self.sessions: Sessions | None = None
+        """Where messages are relayed, each node has its own: letters reach neighbours alone."""
+        if not self.relays:
+            self.sessions = Sessions(
+                *(server, node, self.spooling.ends, self.post, settings.session_wait, settings.session_lost)
+            )
+            self.sessions.moving.flush = self._flush_interest
         self._destinations: dict[tuple[str, ...], list[Destination]] = {}
         self._fanouts: dict[str, Fanouts] = {}
         """By the node that messages come from; "" where none goes on."""
@@ -101,6 +109,9 @@ class Links(Source):
             self.coordination.route_changed(change, server.hot.now)
         server.router.feed.listen(self._feed)
         self.retaining.start()
+        if self.sessions is not None:
+            self.post.add(self.sessions)
+            self.sessions.start()
         server.hot.outgoing = self.outgoing
         server.hot.fanouts.remote = self
         server.interest = _Gate(self)
@@ -356,7 +367,7 @@ class Links(Source):
         self._tick_at = timers.at(when, self._run_tick)
 
     def _flush_interest(self) -> None:
-        """Where messages are relayed, none may overtake what this node knows of who wants it."""
+        """Tell what is wanted here now: where messages are relayed, none may overtake it."""
         if self.coordination.has_work:
             self._run_tick()
 

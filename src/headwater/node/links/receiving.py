@@ -178,11 +178,14 @@ class Receiving:
         self._kept = b""
         self._letters = 0
         before = hot.stats.messages_received
+        server = self._shared.server
+        server.came_from = self._end.peer
         try:
             at = hot.feed_run(channel, packets, self._fanouts)
         except RemoteProtocolError as error:
             raise MalformedFrame(error.text) from None
         finally:
+            server.came_from = ""
             done = hot.stats.messages_received - before
             self._end.messages_received += done
             done += self._letters
@@ -328,7 +331,10 @@ class Receiving:
             self._wait_for_room(first_byte, body)
             return
         self._letters += 1
+        server = self._shared.server
+        server.came_from = ""  # what follows from it happens here
         post.received(self._end, packet.topic, packet.payload, packet.qos > 0)
+        server.came_from = self._end.peer
 
     def _wait_for_room(self, first_byte: int, body: bytes) -> None:
         self._kept = header(first_byte, len(body)) + body

@@ -80,6 +80,18 @@ class ClusterSettings(Settings):
         le=10,
         description="Seconds that SUBACK waits for other nodes at most: then what is published anywhere arrives.",
     )
+    session_wait: float = Field(
+        default=2.0,
+        ge=0.1,
+        le=60,
+        description="Seconds that CONNACK waits at most for a session that is at another node, and for nodes to answer "
+        "whether they have it.",
+    )
+    session_lost: Literal["clean", "wait"] = Field(
+        default="clean",
+        description="What becomes of a client whose session is at a node that cannot be reached: `clean`, it gets a "
+        "new session, and messages of the old one when that node is back; `wait`, it is refused until then.",
+    )
     max_spool: int = Field(
         default=256 * MIB,
         ge=MIB,

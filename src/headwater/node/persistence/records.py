@@ -198,6 +198,10 @@ def session_record(session: Session, offset: float) -> bytes:
         fields["away"] = True
     if session.outbound.next_id != 1:
         fields["next"] = session.outbound.next_id
+    if session.claim_time:
+        fields["claim"] = [session.claim_time, session.claim_node, session.clean_time]
+    if session.moving is not None:
+        fields["moving"] = session.moving.record()
     will = session.will
     if will is not None:
         fields["will"] = base64.b64encode(record_of(will, offset)).decode()

@@ -38,7 +38,7 @@ from headwater.routing.shared import Group
 from headwater.routing.topics import split_shared
 from headwater.session.journaled import AWAY, DurableDelivery, JournaledMessage
 from headwater.session.outbound import Flight
-from headwater.session.session import Session
+from headwater.session.session import RecoveredMove, Session
 from headwater.session.waiting import DeliveryQueue
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.primitives import FOR_EVER
@@ -119,14 +119,30 @@ class Recovery:
     def _read_sessions(self) -> None:
         for key, value in self.backend.scan(SESSION):
             fields = json.loads(value)
-            session = self.server.attaching.new_session(fields["id"])
+            session = self._new_session(fields)
             session.number = self._number(key)
             session.durable = not fields.get("will_only", False)
             session.expiry_interval = fields["expiry"]
             session.username = fields.get("user")
             self.journal.restored(session.number, session.outbound)
             self.sessions[session.number] = session
-            self._restore_times(session, fields)
+            if "to" not in fields.get("moving", {}):
+                self._restore_times(session, fields)
+
+    def _new_session(self, fields: dict[str, Any]) -> Session:
+        """One that is leaving is nobody's session any more, and its client may have another one here."""
+        sessions = self.server.sessions
+        before = sessions.get(fields["id"])
+        session = self.server.attaching.new_session(fields["id"])
+        session.claim_time, session.claim_node, session.clean_time = fields.get("claim", (0, "", 0))
+        if "moving" in fields:
+            session.moving = RecoveredMove(fields["moving"])
+            if "to" in fields["moving"]:
+                del sessions[session.client_id]
+                self.server.moved.append(session)
+        if before is not None:
+            sessions[session.client_id] = before
+        return session
 
     def _restore_times(self, session: Session, fields: dict[str, Any]) -> None:
         """`wills` keeps what has to happen once everything is here."""

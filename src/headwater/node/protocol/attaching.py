@@ -92,6 +92,8 @@ class Attaching:
         session.will_at = NEVER
         session.connection = channel
         channel.session = session
+        if core.gate is not None:
+            core.gate.attached(channel, session)
         if core.journal is not None:
             core.journal.attached(session)
         channel.state = CONNECTED

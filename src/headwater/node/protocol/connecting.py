@@ -74,7 +74,7 @@ class _LongConnect(BackgroundTask):
             self.connecting.connect(channel, self.packet)
         except Exception:
             core.crashed(channel)
-        if not self.connecting.deciding.decides(channel):
+        if not self.connecting.waits(channel):
             core.go_on(channel)
         return False
 
@@ -157,8 +157,32 @@ class Connecting:
             refusal = refusal or self._check_memory(channel, packet)
         if refusal is not None:
             self._refused(channel, refusal)
-        else:
+        elif self.core.gate is None or self.core.gate.claim(channel, packet, auth_data):
             self._accept(channel, packet, auth_data)
+        elif self.core.keeps(channel, connect_size(packet)):
+            channel.state = AUTHENTICATING
+            if not channel.busy:
+                self.core.be_busy(channel)
+
+    def claimed(self, channel: Channel, packet: Connect, auth_data: bytes | None, refusal: Refusal | None) -> None:
+        """It may be served now, after it has waited for other nodes, or not at all."""
+        if not channel.busy or channel.state != AUTHENTICATING:
+            return  # it has gone
+        core = self.core
+        try:
+            refusal = refusal or self._room(channel.client_id) or self._check_memory(channel, packet)
+            if refusal is not None:
+                self._refused(channel, refusal)
+            else:
+                self._accept(channel, packet, auth_data)
+        except Exception:
+            core.crashed(channel)
+        core.go_on(channel)
+
+    def waits(self, channel: Channel) -> bool:
+        """Whether the answer to its CONNECT is still to come."""
+        gate = self.core.gate
+        return self.deciding.decides(channel) or (gate is not None and gate.waits(channel))
 
     def _check_memory(self, channel: Channel, packet: Connect) -> Refusal | None:
         """Whether what the session would have us keep has room: itself, if it is new, and its will."""
@@ -190,7 +214,8 @@ class Connecting:
             self._enter(channel, packet, None, refusal)
         except Exception:
             core.crashed(channel)
-        core.go_on(channel)
+        if not self.waits(channel):
+            core.go_on(channel)
         core.plane.wake()
 
     def _check(self, channel: Channel, packet: Connect) -> Refusal | None:

@@ -35,7 +35,7 @@ from headwater.session.connection import CLOSING
 from headwater.session.session import Session
 from headwater.session.waiting import DISCONNECT_WHEN_FULL, DROP_NEWEST, DROP_OLDEST, REFUSE, Budget
 from headwater.wire.errors import RemoteProtocolError
-from headwater.wire.packets import Packet
+from headwater.wire.packets import Connect, Packet
 
 POLICIES: Final[dict[str, int]] = {
     "drop_newest": DROP_NEWEST,
@@ -84,6 +84,24 @@ class InterestGate:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class SessionGate:
+    """Client ids are of all nodes: a client that comes takes its session along (links/sessions.py)."""
+
+    def claim(self, channel: Channel, packet: Connect, auth_data: bytes | None) -> bool:
+        """Whether the client may be served at once. Else it waits, and `Connecting.claimed` is called."""
+        raise NotImplementedError
+
+    def waits(self, channel: Channel) -> bool:
+        raise NotImplementedError
+
+    def attached(self, channel: Channel, session: Session) -> None:
+        raise NotImplementedError
+
+    def ended(self, session: Session) -> None:
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Core(Slow):
     def __init__(self, config: Config, hooks: Hooks) -> None:
         self.config = config
@@ -107,6 +125,12 @@ class Core(Slow):
         self.coordinator: Coordinator | None = None
         self.interest: InterestGate | None = None
         """Where SUBACK waits for other nodes, if there are any."""
+        self.gate: SessionGate | None = None
+        """Where CONNACK waits for other nodes."""
+        self.came_from = ""
+        """The node that sent what is being published; "": a client of this one did."""
+        self.moved: list[Session] = []
+        """Sessions on disk that were leaving for another node when the process ended."""
         self.room: Room | None = None
         """That of the disk on which the journal is."""
 

@@ -110,11 +110,13 @@ class Delivering(Deliver):
         )
 
     def offer(self, session: Session, delivery: Delivery) -> None:
+        if session.moving is not None and session.moving.offered(delivery):
+            return
         if delivery.positions and self.core.coordinator is not None:
             delivery.message = self.core.coordinator.marked(delivery.message)
         channel = cast("Channel | None", session.connection)
-        if channel is None and (delivery.qos == 0 or self.core.sessions.get(session.client_id) is not session):
-            return  # it has ended, but for subscriptions that go in portions
+        if channel is None and (delivery.qos == 0 or self._has_ended(session)):
+            return
         if channel is not None and self.core.hot.open:
             self.core.hot.settle_all()  # what a fan-out holds came earlier: it must not be overtaken
         if session.pending_retained is not None and not self.retained_sender.before(session, delivery):
@@ -150,6 +152,10 @@ class Delivering(Deliver):
             self._no_room(session, channel, delivery)
         else:
             self._gave_way(session, delivery)
+
+    def _has_ended(self, session: Session) -> bool:
+        """But for subscriptions that go in portions."""
+        return self.core.sessions.get(session.client_id) is not session and session.moving is None
 
     def _no_room(self, session: Session, channel: Channel | None, delivery: Delivery) -> None:
         self._gave_way(session, delivery)

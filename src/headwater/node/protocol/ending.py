@@ -156,6 +156,8 @@ class Ending:
             core.timers.cancel(timer)
         if core.sessions.get(session.client_id) is session:
             del core.sessions[session.client_id]
+            if core.gate is not None:
+                core.gate.ended(session)
         self.access.quotas.left(session)
         back = self.sharing.take_back(session, True)
         self.subscribing.remove_all(session)

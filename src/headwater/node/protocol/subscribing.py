@@ -277,7 +277,7 @@ class Subscribing:
         if subscription.share is not None and channel.backlog_size == 0:
             channel.shares = True
         self._route(session, subscription)
-        self._keep(session, name, subscription)
+        self.keep(session, name, subscription)
         if is_new:
             self.count += 1
             self.access.quotas.subscribed(session, subscription)
@@ -313,7 +313,7 @@ class Subscribing:
             session.in_groups = True
         self.core.router.subscribe(session, subscription)
 
-    def _keep(self, session: Session, name: str, subscription: Subscription) -> None:
+    def keep(self, session: Session, name: str, subscription: Subscription) -> None:
         journal = self.core.journal
         if journal is not None and session.durable:
             journal.subscribed(session, name, subscription)
