@@ -85,6 +85,8 @@ class Session:
         """When which node of a cluster claimed it; 0: there was no cluster."""
         self.clean_time = 0
         """The time of the last claim that asked for a new one."""
+        self.lineage = ""
+        """Its first claim: what another node has of the same session has the same."""
         self.moving: SessionMove | None = None
 
     @property

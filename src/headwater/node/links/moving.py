@@ -40,7 +40,7 @@ from headwater.node.plane.channel import Channel
 from headwater.node.plane.counters import SESSION_ENDED
 from headwater.node.protocol.server import Server
 from headwater.peering.frames.frame import MalformedFrame
-from headwater.peering.retained.clock import Stamp
+from headwater.peering.retained.clock import NEVER_WRITTEN, Stamp
 from headwater.peering.sessions import messages as said
 from headwater.peering.sessions.messages import Begin, End, Marker, Messages, Move, Moved, Ready, Subscriptions, Switch
 from headwater.session.outbound import Flight
@@ -151,7 +151,7 @@ class Arriving(SessionMove):
 
 class Moving:
     """`letter` sends one; `flush` tells all nodes what clients here want, now; `progress` is called when a session that
-    arrives may be ready for its client; `holder` knows the latest claim that another node told of."""
+    arrives may be ready for its client; `latest` is the latest claim of a client that is known."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Moving:
         letter: Callable[[str, said.Message], bool],
         flush: Callable[[], None],
         progress: Callable[[str], None],
-        holder: Callable[[str], Stamp | None],
+        latest: Callable[[str], Stamp],
     ) -> None:
         self.server = server
         self.node = node
@@ -169,7 +169,7 @@ class Moving:
         self.letter = letter
         self.flush = flush
         self.progress = progress
-        self.holder = holder
+        self.latest = latest
         self.leaving: dict[Move, Leaving] = {}
         self.moved_in = 0
         self.moved_out = 0
@@ -241,7 +241,10 @@ class Moving:
         received = tuple(sorted(session.received))
         self.letter(
             leaving.to,
-            Begin(move, session.expiry_interval, remaining, session.outbound.next_id, session.username, received),
+            Begin(
+                *(move, session.expiry_interval, remaining, session.outbound.next_id, session.username),
+                *(received, session.lineage),
+            ),
         )
         some: list[tuple[str, bytes]] = []
         size = 0
@@ -267,7 +270,7 @@ class Moving:
             return False
         found = self._take_some(leaving.session)
         if found:
-            self.letter(leaving.to, Messages(leaving.move, tuple(found)))
+            self.letter(leaving.to, Messages(leaving.move, tuple(found), leaving.session.lineage))
             return True
         leaving.is_shipping = False
         for node in leaving.tails:
@@ -330,7 +333,7 @@ class Moving:
                 while queue.first(server.hot.now) is not None:
                     delivery = queue.take()
                     server.delivering.fetch(delivery)
-                    self.letter(leaving.to, Messages(leaving.move, (self._moved(delivery, 0),)))
+                    self.letter(leaving.to, Messages(leaving.move, (self._moved(delivery, 0),), session.lineage))
                     server.delivering.forget(delivery)
         self.letter(leaving.to, End(leaving.move))
         del self.leaving[leaving.move]
@@ -384,6 +387,7 @@ class Moving:
         session.expiry_interval = min(begin.expiry, server.config.max_session_expiry)
         session.username = begin.username
         session.claim_time, session.claim_node = begin.move.stamp
+        session.lineage = begin.lineage
         session.received = set(begin.received)
         session.outbound.next_id = begin.next_id
         arriving = session.moving = Arriving(self, session)
@@ -448,7 +452,7 @@ class Moving:
         part.marked.add(self.node)
         self._changed(arriving)
 
-    def messages(self, old: str, taken: Messages) -> None:
+    def messages(self, taken: Messages) -> None:
         """What an old node had, or gets still."""
         session = self.server.sessions.get(taken.move.client_id)
         if session is None:
@@ -457,13 +461,12 @@ class Moving:
         if taken.move.stamp.time < session.clean_time:
             self._drop(len(taken.messages))
             return
-        found = self._part(old, taken.move)
         arriving = self._arriving(taken.move.client_id)
         if arriving is not None:
             arriving.is_taking = True
         try:
             for moved in taken.messages:
-                self._take(session, moved, found is not None and found[1].is_base)
+                self._take(session, moved, taken.lineage == session.lineage)
         finally:
             if arriving is not None:
                 arriving.is_taking = False
@@ -481,14 +484,16 @@ class Moving:
 
     def _newer(self, move: Move) -> Stamp | None:
         """The latest claim of this client that is known, if it is later than that of the move."""
-        found = [each.stamp for each in self.leaving if each.client_id == move.client_id]
-        held = self.holder(move.client_id)
-        if held is not None:
-            found.append(held)
-        return max(found, default=None) if found and max(found) > move.stamp else None
+        found = max(self.latest(move.client_id), self.left_for(move.client_id))
+        return found if found > move.stamp else None
 
-    def _take(self, session: Session, moved: Moved, is_base: bool) -> None:
-        if moved.packet_id and is_base:
+    def left_for(self, client_id: str) -> Stamp:
+        """The claim by which a client's session is leaving, or none."""
+        return max((each.stamp for each in self.leaving if each.client_id == client_id), default=NEVER_WRITTEN)
+
+    def _take(self, session: Session, moved: Moved, is_same: bool) -> None:
+        """`is_same`: it is of this session, and not of an older one of the client."""
+        if moved.packet_id and is_same and moved.packet_id not in session.outbound.flights:
             self._restore_flight(session, moved)
         elif moved.released:
             pass  # the client has had it
@@ -526,6 +531,9 @@ class Moving:
         next_id = session.outbound.next_id
         session.outbound.restore_flight(moved.packet_id, flight)
         session.outbound.next_id = next_id
+        if session.connection is not None:
+            session.outbound.quota -= 1
+            self.server.delivering.resend(cast(Channel, session.connection), session, [moved.packet_id])
 
     def marked(self, node: str, move: Move) -> None:
         """A Marker has come from that node."""

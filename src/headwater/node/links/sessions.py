@@ -24,6 +24,7 @@ from headwater.node.hooks import Refusal
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.moving import Arriving, Moving
 from headwater.node.links.post import Post, Service
+from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel
 from headwater.node.plane.timers import Timer
 from headwater.node.protocol.core import SessionGate
@@ -35,6 +36,7 @@ from headwater.peering.sessions.holders import Holders
 from headwater.peering.sessions.messages import (
     DENIED,
     HELD,
+    MOVING,
     NOBODY,
     Answer,
     Begin,
@@ -61,8 +63,11 @@ log = logging.getLogger("headwater.cluster")
 CLEAN: Final = "clean"
 LATER: Final = -1
 """The outcome of a claim is not known yet."""
-TOLD_AT_ONCE: Final = 2000
+TOLD_AT_ONCE: Final = 500
 """Sessions in one note."""
+MOST_WAITING: Final = 1 << 20
+"""Bytes that wait for a node's socket while it is told of all sessions."""
+AGAIN: Final = 0.02
 
 
 class _Claim:
@@ -75,8 +80,8 @@ class _Claim:
         self.move = move
         self.asked: set[str] = set()
         """Nodes that have not answered."""
-        self.is_coming = False
-        """Some node sends the session."""
+        self.elsewhere: set[str] = set()
+        """Nodes that the session is on its way to, which tell when it is there."""
         self.successor: Claim | None = None
         """A later claim of another node, which has ended this one and waits for what comes of it."""
         self.timer: Timer | None = None
@@ -99,6 +104,29 @@ class _NextClaim:
         self.is_clean = is_clean
 
 
+class _Telling(BackgroundTask):
+    """Tells a node that has just been linked who has which sessions, as fast as it reads."""
+
+    def __init__(self, sessions: Sessions, node: str, held: list[Held], is_informed: bool) -> None:
+        self.sessions = sessions
+        self.held = held
+        self.is_informed = is_informed
+        self.end = sessions.ends[node]
+        self.channel = self.end.channel
+
+    def piece(self) -> bool:
+        end, channel, sessions = self.end, self.channel, self.sessions
+        if channel is None or end.channel is not channel:
+            return False  # when there is a link again, all is told again
+        if channel.backlog_size > MOST_WAITING:
+            sessions.server.timers.at(sessions.server.hot.now + AGAIN, lambda: sessions.server.background.add(self))
+            return False
+        some, self.held = self.held[-TOLD_AT_ONCE:], self.held[:-TOLD_AT_ONCE]
+        is_last = not self.held
+        sessions.tell(end.peer, Holds(tuple(some), is_last, is_last and self.is_informed))
+        return not is_last
+
+
 class Sessions(Service):
     name = "sessions"
 
@@ -118,16 +146,31 @@ class Sessions(Service):
         self._next: dict[str, _NextClaim] = {}
         self._granted: dict[Channel, _Grant] = {}
         """Who is about to be attached."""
-        self._news: dict[str, Session | None] = {}
-        """What others are to be told: sessions that are here, or not any more."""
+        self._is_informed = False
+        self._told_all: set[str] = set()
+        """Nodes that have told all that they have."""
+        self._expected: dict[str, set[str]] = {}
+        """Sessions that nodes have said they send here, and from which nodes."""
+        self._news: dict[str, Held | Move] = {}
+        """What others are to be told: sessions and who has them, or that they have ended."""
         self._news_at: Timer | None = None
 
     def start(self) -> None:
         """When what is on disk has been recovered."""
         self.moving.start()
+        for move in self.moving.leaving:
+            self.holders.tell(Held(move.client_id, move.stamp, True))
         for session in self.server.sessions.values():
             self.clock.last = max(self.clock.last, session.claim_time if session.claim_node == self.node else 0)
         self.server.gate = _Gate(self)
+
+    @property
+    def is_informed(self) -> bool:
+        """Whether this node has heard who has which sessions: from all nodes, or from one that had. One that has just
+        started has not."""
+        if not self._is_informed and self.ends and all(node in self._told_all for node in self.ends):
+            self._is_informed = True
+        return self._is_informed or not self.ends
 
     # ---- a client comes ----------------------------------------------------------------------------------------------
 
@@ -138,7 +181,7 @@ class Sessions(Service):
             self._end_claim(before, _taken_over())
         self._next.pop(client_id, None)
         session = self.server.sessions.get(client_id)
-        move = Move(client_id, self.clock.stamp(_wall(), _claim_of(session)))
+        move = Move(client_id, self.clock.stamp(_wall(), max(_claim_of(session), self.holders.latest(client_id))))
         if session is not None and not isinstance(session.moving, Arriving):
             self._granted[channel] = _Grant(move, packet.clean_start, [])
             return True
@@ -162,9 +205,10 @@ class Sessions(Service):
             grant = _Grant(Move(session.client_id, self.clock.stamp(_wall(), _claim_of(session))), False, [])
         stamp = grant.move.stamp
         session.claim_time, session.claim_node = stamp
+        session.lineage = session.lineage or f"{stamp.time} {stamp.node}"
         if grant.is_clean:
             session.clean_time = stamp.time
-        self._tell_soon(session.client_id, session)
+        self._tell_soon(_held(session))
         if grant.olds:
             log.info(
                 "the session of %.200r is at node %s, which is not linked: it begins anew here",
@@ -173,24 +217,16 @@ class Sessions(Service):
             self.moving.anew(session, grant.move, grant.olds)
 
     def ended(self, session: Session) -> None:
-        self._tell_soon(session.client_id, None)
+        if session.claim_time:
+            self.holders.release(session.client_id, _claim_of(session))
+            self._tell_soon(Move(session.client_id, _claim_of(session)))
 
     def _decide(self, claim: _Claim, is_late: bool) -> bool:
         """All have answered that could be asked. Whether the client can be served; it may have to wait."""
         move, is_clean = claim.move, claim.packet.clean_start
         session = self.server.sessions.get(move.client_id)
         if session is None:
-            if claim.is_coming:
-                return False
-            olds = [node for node in self.ends if self._is_away(node) and self._lasts(node, move.client_id)]
-            if is_clean:
-                for node in olds:
-                    self._letter(node, Claimed(move, True))
-                olds = []
-            if olds and self.lost != CLEAN:
-                return False
-            self._granted[claim.channel] = _Grant(move, is_clean, olds)
-            return True
+            return self._decide_without(claim, is_late)
         arriving = session.moving
         if isinstance(arriving, Arriving) and not is_clean:
             nodes = [self.node, *(node for node in self.ends if not self._is_away(node))]
@@ -200,12 +236,40 @@ class Sessions(Service):
         self._granted[claim.channel] = _Grant(move, is_clean, [])
         return True
 
-    def _is_away(self, node: str) -> bool:
-        return self.ends[node].channel is None
+    def _decide_without(self, claim: _Claim, is_late: bool) -> bool:
+        """The same where there is no session here, or not yet."""
+        move, is_clean = claim.move, claim.packet.clean_start
+        olds = self._may_have_it(claim)
+        if is_clean:
+            for node in olds:
+                self._letter(node, Claimed(move, True))
+            olds = []
+        elif olds or not self.is_informed:
+            are_away = all(self._is_away(node) for node in olds) and self.is_informed
+            is_coming = any(not self._is_away(node) and node not in claim.asked for node in olds)
+            if self.lost != CLEAN or is_coming or not (is_late or are_away):
+                return False
+        self._granted[claim.channel] = _Grant(move, is_clean, olds)
+        return True
 
-    def _lasts(self, node: str, client_id: str) -> bool:
-        held = self.holders.get(node, client_id)
-        return held is not None and held.lasts
+    def _may_have_it(self, claim: _Claim) -> list[str]:
+        """Nodes that have said that they send the session, or may have it and have not answered."""
+        client_id = claim.move.client_id
+        found = self._expected.get(client_id, set()) | claim.elsewhere
+        left_for = self.moving.left_for(client_id)
+        if left_for.time:
+            found.add(left_for.node)
+        silent = {node for node in self.ends if self._is_away(node) or node in claim.asked}
+        held = self.holders.get(client_id)
+        if held is not None and held.lasts:
+            # Who believes that this node has it may know that it is on its way, from somebody who cannot be asked.
+            found |= silent if held.stamp.node == self.node else silent & {held.stamp.node}
+        return sorted(node for node in found if node in self.ends)
+
+    def _is_away(self, node: str) -> bool:
+        """It is a member, and not linked."""
+        end = self.ends.get(node)
+        return end is not None and end.channel is None
 
     def _progress(self, client_id: str) -> None:
         """A session that is coming may be here."""
@@ -216,7 +280,8 @@ class Sessions(Service):
         following = self._next.get(client_id)
         if following is not None and session is not None and not isinstance(session.moving, Arriving):
             del self._next[client_id]
-            self._give(session, following.move, following.is_clean)
+            if following.move.stamp > _claim_of(session):
+                self._give(session, following.move, following.is_clean)
 
     def _serve(self, claim: _Claim) -> None:
         self._forget_claim(claim)
@@ -226,7 +291,6 @@ class Sessions(Service):
     def _is_late(self, claim: _Claim) -> None:
         """Who has not answered by now is taken for away."""
         claim.timer = None
-        claim.asked.clear()
         if claim.successor is not None:
             self._pass_on(claim, claim.successor, is_late=True)
             return
@@ -240,7 +304,8 @@ class Sessions(Service):
     def _end_claim(self, claim: _Claim, refusal: Refusal) -> None:
         self._forget_claim(claim)
         if claim.successor is not None:
-            self._note(claim.successor.move.stamp.node, Answer(claim.successor.move, NOBODY))
+            successor = claim.successor
+            self._answer(successor.move, self._claimed(successor.move, successor.is_clean))
             return  # the client has been told
         self.server.connecting.claimed(claim.channel, claim.packet, claim.auth_data, refusal)
 
@@ -274,17 +339,34 @@ class Sessions(Service):
 
     def _claimed(self, move: Move, is_clean: bool) -> int:
         session = self.server.sessions.get(move.client_id)
+        if session is None and self._expected.get(move.client_id):
+            return self._gets_it_next(move, is_clean)
         if session is None:
-            return HELD if any(each.client_id == move.client_id for each in self.moving.leaving) else NOBODY
+            left_for = self.moving.left_for(move.client_id)
+            return (HELD if left_for.node == move.stamp.node else MOVING) if left_for.time else NOBODY
         if _claim_of(session) > move.stamp:
             return DENIED
         if isinstance(session.moving, Arriving) and not is_clean:
-            for old in [each for each in session.moving.parts if each in self.ends and self._is_away(each)]:
-                self.moving.give_up(session.moving, old)  # what it has will be sent on
+            self._give_up_those_away(session.moving)
+            if self.server.sessions.get(move.client_id) is not session:
+                return NOBODY  # it went to who had claimed it before
         if isinstance(session.moving, Arriving) and not is_clean:
-            self._next[move.client_id] = _NextClaim(move, is_clean)
-            return HELD
+            return self._gets_it_next(move, is_clean)
         return self._give(session, move, is_clean)
+
+    def _give_up_those_away(self, arriving: Arriving) -> None:
+        """What they have will be sent on."""
+        for old, part in list(arriving.parts.items()):
+            if self._is_away(old) and (not part.is_base or self.lost == CLEAN):
+                self.moving.give_up(arriving, old)
+
+    def _gets_it_next(self, move: Move, is_clean: bool) -> int:
+        """As soon as it is here."""
+        following = self._next.get(move.client_id)
+        if following is not None and following.move.stamp > move.stamp:
+            return DENIED
+        self._next[move.client_id] = _NextClaim(move, is_clean)
+        return MOVING
 
     def _give(self, session: Session, move: Move, is_clean: bool) -> int:
         server = self.server
@@ -299,19 +381,30 @@ class Sessions(Service):
             return NOBODY
         if not self.moving.leave(session, move):
             return NOBODY
-        self._tell_soon(session.client_id, None)
+        held = Held(move.client_id, move.stamp, True)
+        self.holders.tell(held)
+        self._tell_soon(held)
         return HELD
 
     def _answered(self, node: str, answer: Answer) -> None:
-        claim = self._claims.get(answer.move.client_id)
+        client_id = answer.move.client_id
+        if answer.move.stamp.node != self.node:
+            raise MalformedFrame("an answer to another node's claim")
+        if answer.outcome == HELD:  # also where the client has connected again since
+            self._expected.setdefault(client_id, set()).add(node)
+        claim = self._claims.get(client_id)
         if claim is None or claim.move != answer.move or node not in claim.asked:
             return
         claim.asked.discard(node)
+        known = answer.known
+        if 0 < known.time and known < claim.move.stamp:
+            self.holders.tell(Held(client_id, known, True))
         if answer.outcome == DENIED:
             self.denied += 1
             self._end_claim(claim, _taken_over())
             return
-        claim.is_coming = claim.is_coming or answer.outcome == HELD
+        if answer.outcome == MOVING:
+            claim.elsewhere.add(node if known.node == self.node else known.node)
         self._look(claim)
 
     def _look(self, claim: _Claim) -> None:
@@ -323,38 +416,39 @@ class Sessions(Service):
     def _pass_on(self, claim: _Claim, successor: Claim, is_late: bool = False) -> None:
         """Tell who claimed the session after this node what that has come to, once it is known."""
         client_id = claim.move.client_id
-        is_here = client_id in self.server.sessions
-        if not (is_here or claim.is_coming or not claim.asked or is_late):
-            return
-        self._forget_claim(claim)
-        outcome = self._claimed(successor.move, successor.is_clean)
-        if not is_here and claim.is_coming:
-            self._next[client_id] = _NextClaim(successor.move, successor.is_clean)
-            outcome = HELD
-        self._note(successor.move.stamp.node, Answer(successor.move, outcome))
+        is_known = client_id in self.server.sessions or bool(self._expected.get(client_id)) or not claim.asked
+        if is_known or is_late:
+            self._forget_claim(claim)
+            self._answer(successor.move, self._claimed(successor.move, successor.is_clean))
+
+    def _answer(self, move: Move, outcome: int) -> None:
+        self.tell(move.stamp.node, Answer(move, outcome, self.holders.latest(move.client_id)))
 
     # ---- who has what ------------------------------------------------------------------------------------------------
 
-    def _tell_soon(self, client_id: str, session: Session | None) -> None:
-        self._news[client_id] = session
+    def _tell_soon(self, news: Held | Move) -> None:
+        self._news[news.client_id] = news
         if self._news_at is None:
             self._news_at = self.server.timers.at(self.server.hot.now, self._tell)
 
     def _tell(self) -> None:
         self._news_at = None
-        held = [_held(each) for each in self._news.values() if each is not None]
-        gone = [client_id for client_id, each in self._news.items() if each is None]
+        held = [each for each in self._news.values() if isinstance(each, Held)]
+        ended = [each for each in self._news.values() if isinstance(each, Move)]
         self._news.clear()
         for node in list(self.ends):
             for first in range(0, len(held), TOLD_AT_ONCE):
-                self._note(node, Holds(False, tuple(held[first : first + TOLD_AT_ONCE])))
-            for first in range(0, len(gone), TOLD_AT_ONCE):
-                self._note(node, Released(tuple(gone[first : first + TOLD_AT_ONCE])))
+                self.tell(node, Holds(tuple(held[first : first + TOLD_AT_ONCE])))
+            for first in range(0, len(ended), TOLD_AT_ONCE):
+                self.tell(node, Released(tuple(ended[first : first + TOLD_AT_ONCE])))
 
     def link_up(self, node: str) -> None:
         held = [_held(each) for each in self.server.sessions.values() if each.claim_time]
-        for first in range(0, max(1, len(held)), TOLD_AT_ONCE):
-            self._note(node, Holds(first == 0, tuple(held[first : first + TOLD_AT_ONCE])))
+        held += [each for each in self.holders if each.stamp.node != node]
+        self.server.background.add(_Telling(self, node, held, self.is_informed))
+        for claim in self._claims.values():
+            if claim.successor is None and claim.move.client_id not in self.server.sessions:
+                self._ask_again(node, claim)
         self.moving.joined(node)
 
     def link_down(self, node: str) -> None:
@@ -365,6 +459,9 @@ class Sessions(Service):
 
     def forgotten(self, node: str) -> None:
         self.holders.forget(node)
+        self._told_all.discard(node)
+        for nodes in self._expected.values():
+            nodes.discard(node)
         self.moving.forgotten(node)
         self.link_down(node)
 
@@ -373,8 +470,10 @@ class Sessions(Service):
 
     def _told(self, node: str, holds: Holds) -> None:
         """Of a session that is here as well, whoever has the later claim gets the other one."""
-        self.holders.tell(node, holds.sessions, holds.is_first)
         for held in holds.sessions:
+            self.holders.tell(held)
+            if held.stamp.node != node:
+                continue
             claim = self._claims.get(held.client_id)
             if claim is not None and claim.successor is None and claim.move.stamp > held.stamp:
                 self._ask_again(node, claim)
@@ -382,15 +481,20 @@ class Sessions(Service):
             if session is not None and session.claim_time and _claim_of(session) > held.stamp:
                 is_clean = held.stamp.time < session.clean_time
                 self._letter(node, Claimed(Move(session.client_id, _claim_of(session)), is_clean))
+        if holds.is_all:
+            self._told_all.add(node)
+            self._is_informed = self._is_informed or holds.is_informed
+            for claim in list(self._claims.values()):
+                self._look(claim)
 
     def _ask_again(self, node: str, claim: _Claim) -> None:
-        """It has the session only now."""
+        """It can be asked, or has the session, only now."""
         if self.post.note(node, self, said.encode(Claim(claim.move, claim.packet.clean_start))):
             claim.asked.add(node)
 
     # ---- the post ----------------------------------------------------------------------------------------------------
 
-    def _note(self, node: str, message: said.Message) -> None:
+    def tell(self, node: str, message: said.Message) -> None:
         self.post.note(node, self, said.encode(message))
 
     def _letter(self, node: str, message: said.Message) -> bool:
@@ -407,29 +511,32 @@ class Sessions(Service):
         if isinstance(message, Claim):
             outcome = self._asked(node, message)
             if outcome != LATER:
-                self._note(node, Answer(message.move, outcome))
+                self._answer(message.move, outcome)
         elif isinstance(message, Answer):
             self._answered(node, message)
         elif isinstance(message, Holds):
             self._told(node, message)
         elif isinstance(message, Released):
-            self.holders.release(node, message.client_ids)
+            for move in message.sessions:
+                self.holders.release(move.client_id, move.stamp)
         else:
             self._letter_of(node, message)
 
     def _letter_of(self, node: str, message: said.Message) -> None:
         moving = self.moving
         if isinstance(message, Claimed):
-            self._claimed(message.move, message.is_clean)
+            outcome = self._claimed(message.move, message.is_clean)
+            if outcome not in (HELD, MOVING):
+                self._letter(node, End(message.move))
         elif isinstance(message, Begin):
             moving.begin(node, message)
-            self._tell_soon(message.move.client_id, self.server.sessions.get(message.move.client_id))
+            self._begun(node, message.move)
         elif isinstance(message, Subscriptions):
             moving.subscriptions(node, message)
         elif isinstance(message, Ready):
             moving.ready(node, message.move)
         elif isinstance(message, Messages):
-            moving.messages(node, message)
+            moving.messages(message)
         elif isinstance(message, Tail):
             moving.tail(node, message)
         elif isinstance(message, End):
@@ -439,6 +546,16 @@ class Sessions(Service):
         else:
             assert isinstance(message, Marker)
             self._marked(node, message.move)
+
+    def _begun(self, node: str, move: Move) -> None:
+        nodes = self._expected.get(move.client_id)
+        if nodes is not None:
+            nodes.discard(node)
+            if not nodes:
+                del self._expected[move.client_id]
+        session = self.server.sessions.get(move.client_id)
+        if session is not None and _claim_of(session) == move.stamp:
+            self._tell_soon(_held(session))
 
     def _marked(self, node: str, move: Move) -> None:
         """It may be the first that is heard of a claim: by another way than the claim itself."""

@@ -134,7 +134,8 @@ class Recovery:
         sessions = self.server.sessions
         before = sessions.get(fields["id"])
         session = self.server.attaching.new_session(fields["id"])
-        session.claim_time, session.claim_node, session.clean_time = fields.get("claim", (0, "", 0))
+        claim = fields.get("claim", (0, "", 0, ""))
+        session.claim_time, session.claim_node, session.clean_time, session.lineage = claim
         if "moving" in fields:
             session.moving = RecoveredMove(fields["moving"])
             if "to" in fields["moving"]:

@@ -1,63 +1,70 @@
-"""Which sessions other nodes have, as far as they have told: for the time when one of them cannot be asked.
+"""Which node has which session, as far as this one has heard: for the time when that node cannot be asked.
 
-Each node tells all others of its own sessions, everything when a link comes up and changes from then on. What a node
-said is remembered while it is away, until it is forgotten. It is not complete by itself: a claim asks everybody who can
-be asked. Bytes of each node are bounded; what is beyond is not remembered, and such a session is not waited for.
+A claim says who has the session: the node that made it. Each node tells all others of its own claims, and of moves; when
+a link comes up it tells everything, and what it has heard of nodes that it is not linked with. The latest claim counts.
+What is known of a node is remembered while it is away, until it is forgotten. It is not complete: a claim asks everybody
+who can be asked. Bytes are bounded; what is beyond is not remembered, and such a session is not waited for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from headwater.peering.retained.clock import Stamp
+from headwater.peering.retained.clock import NEVER_WRITTEN, Stamp
 from headwater.peering.sessions.messages import Held
 
-MOST_BYTES: Final = 64 << 20
-"""Of the sessions of one node."""
-EACH: Final = 200
+MOST_BYTES: Final = 128 << 20
+EACH: Final = 250
 """Bytes that one counts with beside its client id."""
 
 
 class Holders:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
-        self._nodes: dict[str, dict[str, Held]] = {}
-        self._bytes: dict[str, int] = {}
+        self.bytes = 0
+        self._sessions: dict[str, Held] = {}
 
-    def tell(self, node: str, sessions: tuple[Held, ...], is_first: bool) -> None:
-        """`is_first`: whatever was told before is void."""
-        if is_first or node not in self._nodes:
-            self._nodes[node] = {}
-            self._bytes[node] = 0
-        known = self._nodes[node]
-        for held in sessions:
+    def tell(self, held: Held) -> None:
+        before = self._sessions.get(held.client_id)
+        if before is None:
             size = _size(held.client_id)
-            if held.client_id not in known:
-                if self._bytes[node] + size > self.most_bytes:
-                    continue
-                self._bytes[node] += size
-            known[held.client_id] = held
+            if self.bytes + size > self.most_bytes:
+                return
+            self.bytes += size
+        elif before.stamp > held.stamp:
+            return
+        self._sessions[held.client_id] = held
 
-    def release(self, node: str, client_ids: tuple[str, ...]) -> None:
-        known = self._nodes.get(node, {})
-        for client_id in client_ids:
-            if known.pop(client_id, None) is not None:
-                self._bytes[node] -= _size(client_id)
+    def release(self, client_id: str, stamp: Stamp) -> None:
+        """The session has ended, and that was its last claim."""
+        known = self._sessions.get(client_id)
+        if known is not None and known.stamp <= stamp:
+            self._remove(client_id)
 
     def forget(self, node: str) -> None:
-        self._nodes.pop(node, None)
-        self._bytes.pop(node, None)
+        for held in list(self.of(node)):
+            self._remove(held.client_id)
 
-    def get(self, node: str, client_id: str) -> Held | None:
-        return self._nodes.get(node, {}).get(client_id)
+    def _remove(self, client_id: str) -> None:
+        del self._sessions[client_id]
+        self.bytes -= _size(client_id)
 
-    def latest(self, client_id: str) -> Stamp | None:
-        """The latest claim of all that are known."""
-        found = [known[client_id].stamp for known in self._nodes.values() if client_id in known]
-        return max(found, default=None)
+    def get(self, client_id: str) -> Held | None:
+        return self._sessions.get(client_id)
 
-    def count(self, node: str) -> int:
-        return len(self._nodes.get(node, {}))
+    def latest(self, client_id: str) -> Stamp:
+        held = self._sessions.get(client_id)
+        return NEVER_WRITTEN if held is None else held.stamp
+
+    def of(self, node: str) -> Iterator[Held]:
+        return (held for held in self._sessions.values() if held.stamp.node == node)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._sessions.values())
+
+    def __len__(self) -> int:
+        return len(self._sessions)
 
 
 def _size(client_id: str) -> int:

@@ -23,7 +23,9 @@ from headwater.peering.retained.clock import Stamp
 NOBODY: Final = 0
 HELD: Final = 1
 DENIED: Final = 2
-"""Outcomes of a claim: there is no session here; there is, and it comes; a later claim is known."""
+MOVING: Final = 3
+"""Outcomes of a claim: there is no session here; there is, and it comes; a later claim is known; it is on its way from
+here to another node."""
 MAX_IDENTIFIERS: Final = 4096
 MAX_HOPS: Final = 8
 _ENTRY: Final = struct.Struct("!BHH")
@@ -46,8 +48,11 @@ class Claim(NamedTuple):
 
 
 class Answer(NamedTuple):
+    """`known`: the latest claim that the node has heard of; its time is 0 where there is none."""
+
     move: Move
     outcome: int
+    known: Stamp
 
 
 class Held(NamedTuple):
@@ -58,14 +63,19 @@ class Held(NamedTuple):
 
 
 class Holds(NamedTuple):
-    """`is_first`: forget what was said before."""
+    """Sessions of whoever says so, or of others that it has heard of: a claim's node is who has it."""
 
-    is_first: bool
     sessions: tuple[Held, ...]
+    is_all: bool = False
+    """With this, all that it has itself has been told."""
+    is_informed: bool = False
+    """And all that others have, as far as anybody knows."""
 
 
 class Released(NamedTuple):
-    client_ids: tuple[str, ...]
+    """Sessions that have ended, with their last claims."""
+
+    sessions: tuple[Move, ...]
 
 
 class Claimed(NamedTuple):
@@ -82,6 +92,8 @@ class Begin(NamedTuple):
     next_id: int
     username: str | None
     received: tuple[int, ...]
+    lineage: str
+    """Its first claim."""
 
 
 class Subscriptions(NamedTuple):
@@ -108,10 +120,12 @@ class Moved(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """`hops`: nodes that have sent it on, because the session had moved on."""
+    """`lineage`: of the session that they are from. `hops`: nodes that have sent it on, because the session had moved
+    on."""
 
     move: Move
     messages: tuple[Moved, ...]
+    lineage: str
     hops: int = 0
 
 
@@ -197,12 +211,12 @@ def encode(message: Message) -> bytes:
 
 def _body(message: Message) -> bytes:
     if isinstance(message, Holds):
-        found = [bytes((message.is_first,)), U32.pack(len(message.sessions))]
+        found = [bytes((message.is_all, message.is_informed)), U32.pack(len(message.sessions))]
         for each in message.sessions:
             found += [_text(each.client_id), _stamp(each.stamp), bytes((each.lasts,))]
         return b"".join(found)
     if isinstance(message, Released):
-        return U32.pack(len(message.client_ids)) + b"".join(map(_text, message.client_ids))
+        return U32.pack(len(message.sessions)) + b"".join(map(_move, message.sessions))
     return _move(message.move) + _rest(message)
 
 
@@ -211,18 +225,20 @@ def _rest(message: Message) -> bytes:
     if isinstance(message, (Claim, Claimed)):
         return bytes((message.is_clean,))
     if isinstance(message, Answer):
-        return bytes((message.outcome,))
+        return bytes((message.outcome,)) + U64.pack(message.known.time) + short(message.known.node)
     if isinstance(message, Begin):
         user = b"\x00" if message.username is None else b"\x01" + _text(message.username)
         head = U32.pack(message.expiry) + U32.pack(message.remaining) + U16.pack(message.next_id) + user
-        return head + U16.pack(len(message.received)) + b"".join(map(U16.pack, message.received))
+        ids = U16.pack(len(message.received)) + b"".join(map(U16.pack, message.received))
+        return head + ids + short(message.lineage)
     if isinstance(message, Subscriptions):
         found = [U32.pack(len(message.subscriptions))]
         for name, record in message.subscriptions:
             found += [_text(name), U16.pack(len(record)), record]
         return b"".join(found)
     if isinstance(message, Messages):
-        return bytes((message.hops,)) + U32.pack(len(message.messages)) + b"".join(map(_moved, message.messages))
+        head = bytes((message.hops,)) + short(message.lineage) + U32.pack(len(message.messages))
+        return head + b"".join(map(_moved, message.messages))
     if isinstance(message, Tail):
         return short(message.node)
     if isinstance(message, Switch):
@@ -250,25 +266,25 @@ def decode(data: bytes) -> Message:
 
 def _read(kind: type, fields: Fields) -> Message:
     if kind is Holds:
-        is_first = fields.flag()
-        return Holds(is_first, tuple(_read_held(fields) for _ in range(fields.u32())))
+        is_all, is_informed = fields.flag(), fields.flag()
+        return Holds(tuple(_read_held(fields) for _ in range(fields.u32())), is_all, is_informed)
     if kind is Released:
-        return Released(tuple(_read_text(fields) for _ in range(fields.u32())))
+        return Released(tuple(_read_move(fields) for _ in range(fields.u32())))
     move = _read_move(fields)
     if kind is Claim:
         return Claim(move, fields.flag())
     if kind is Claimed:
         return Claimed(move, fields.flag())
     if kind is Answer:
-        return Answer(move, _at_most(fields.u8(), DENIED))
+        return Answer(move, _at_most(fields.u8(), MOVING), Stamp(fields.u64(), fields.node(may_be_empty=True)))
     if kind is Begin:
         return _read_begin(move, fields)
     if kind is Subscriptions:
         count = fields.u32()
         return Subscriptions(move, tuple((_read_text(fields), fields.take(fields.u16())) for _ in range(count)))
     if kind is Messages:
-        hops = _at_most(fields.u8(), MAX_HOPS)
-        return Messages(move, tuple(_read_moved(fields) for _ in range(fields.u32())), hops)
+        hops, lineage = _at_most(fields.u8(), MAX_HOPS), fields.text(fields.u8())
+        return Messages(move, tuple(_read_moved(fields) for _ in range(fields.u32())), lineage, hops)
     if kind is Tail:
         return Tail(move, fields.node())
     if kind is Switch:
@@ -288,7 +304,7 @@ def _read_begin(move: Move, fields: Fields) -> Begin:
     received = tuple(fields.u16() for _ in range(fields.u16()))
     if not next_id or 0 in received:
         raise MalformedFrame("a packet id is 0")
-    return Begin(move, expiry, remaining, next_id, username, received)
+    return Begin(move, expiry, remaining, next_id, username, received, fields.text(fields.u8()))
 
 
 def _read_moved(fields: Fields) -> Moved:
