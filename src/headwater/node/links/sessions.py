@@ -262,8 +262,8 @@ class Sessions(Service):
         silent = {node for node in self.ends if self._is_away(node) or node in claim.asked}
         held = self.holders.get(client_id)
         if held is not None and held.lasts:
-            # Who believes that this node has it may know that it is on its way, from somebody who cannot be asked.
-            found |= silent if held.stamp.node == self.node else silent & {held.stamp.node}
+            # One that is said to have it, and says that it has not, may be about to get it from one that is silent.
+            found |= {held.stamp.node} if held.stamp.node in silent else silent
         return sorted(node for node in found if node in self.ends)
 
     def _is_away(self, node: str) -> bool:
@@ -404,7 +404,7 @@ class Sessions(Service):
             self._end_claim(claim, _taken_over())
             return
         if answer.outcome == MOVING:
-            claim.elsewhere.add(node if known.node == self.node else known.node)
+            claim.elsewhere.add(known.node if known.node in self.ends else node)
         self._look(claim)
 
     def _look(self, claim: _Claim) -> None:
@@ -444,7 +444,7 @@ class Sessions(Service):
 
     def link_up(self, node: str) -> None:
         held = [_held(each) for each in self.server.sessions.values() if each.claim_time]
-        held += [each for each in self.holders if each.stamp.node != node]
+        held += self.holders
         self.server.background.add(_Telling(self, node, held, self.is_informed))
         for claim in self._claims.values():
             if claim.successor is None and claim.move.client_id not in self.server.sessions:
