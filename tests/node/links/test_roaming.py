@@ -1,4 +1,4 @@
-"""Clients that roam between three nodes while links break and nodes are killed: what was acknowledged arrives, QoS 2 once.
+"""Clients that roam between three nodes while links break and nodes are killed: nothing is lost, QoS 2 comes once.
 
 Everything is drawn from a seed: which bytes move when, what the disks do, who connects where, what breaks.
 """

@@ -397,7 +397,7 @@ class Sessions(Service):
             return
         claim.asked.discard(node)
         known = answer.known
-        if 0 < known.time and known < claim.move.stamp:
+        if known.time > 0 and known < claim.move.stamp:
             self.holders.tell(Held(client_id, known, True))
         if answer.outcome == DENIED:
             self.denied += 1

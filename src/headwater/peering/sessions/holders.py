@@ -1,9 +1,9 @@
 """Which node has which session, as far as this one has heard: for the time when that node cannot be asked.
 
-A claim says who has the session: the node that made it. Each node tells all others of its own claims, and of moves; when
-a link comes up it tells everything, and what it has heard of nodes that it is not linked with. The latest claim counts.
-What is known of a node is remembered while it is away, until it is forgotten. It is not complete: a claim asks everybody
-who can be asked. Bytes are bounded; what is beyond is not remembered, and such a session is not waited for.
+A claim says who has the session: the node that made it. Each node tells all others of its own claims, and of moves;
+when a link comes up it tells everything that it knows. The latest claim counts. What is known of a node is remembered
+while it is away, until it is forgotten. It is not complete: a claim asks everybody who can be asked. Bytes are bounded;
+what is beyond is not remembered, and such a session is not waited for.
 """
 
 from __future__ import annotations
