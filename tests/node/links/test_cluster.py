@@ -14,7 +14,8 @@ import pytest
 from headwater.client import Client
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.links.cluster import MOST_ADDRESSES, MOST_DIALED, Cluster
+from headwater.node.links.cluster import Cluster
+from headwater.node.links.redialing import MOST_ADDRESSES, MOST_DIALED
 from headwater.node.links.view import LinkView, NodeView
 from headwater.node.settings import ConfigError
 from headwater.peering.membership.bounds import MAX_NODES
@@ -147,7 +148,7 @@ def test_a_node_with_another_secret_is_refused_and_says_why() -> None:
         async with node("a", secret=SECRET) as a, node("b", a, secret="another secret, as long") as b:
             cluster = cluster_of(b)
             address = cluster_of(a).address
-            await until(lambda: address in cluster._attempts and "secret" in cluster._attempts[address].reason)
+            await until(lambda: "secret" in cluster._redialing.why_not(address))
             assert up(a) == up(b) == set()
             assert owed(a) == owed(b) == set()
 
@@ -166,7 +167,7 @@ def test_a_node_of_another_cluster_is_refused() -> None:
     async def body() -> None:
         async with node("a") as a, node("b", a, name="other") as b:
             cluster, address = cluster_of(b), cluster_of(a).address
-            await until(lambda: address in cluster._attempts and "cluster" in cluster._attempts[address].reason)
+            await until(lambda: "cluster" in cluster._redialing.why_not(address))
             assert up(a) == set()
 
     run(body())
@@ -183,8 +184,9 @@ def test_a_node_that_leaves_is_owed_nothing_and_owes_nothing() -> None:
             cluster_of(b).leave()
             await until(lambda: states(a)["b"] == "left")
             assert owed(a) == owed(b) == set()
-            rounds = cluster_of(b)._rounds
-            await until(lambda: cluster_of(b)._rounds > rounds + 40)  # by then the others would have been suspected
+            gossiping = cluster_of(b)._gossiping
+            rounds = gossiping._rounds
+            await until(lambda: gossiping._rounds > rounds + 40)  # by then the others would have been suspected
             assert owed(a) == owed(b) == set()
             assert up(a) == up(b) == set()
             cluster_of(b).join([cluster_of(a).address])
@@ -342,11 +344,10 @@ def test_addresses_that_a_member_makes_up_are_bounded(monkeypatch: pytest.Monkey
     async def body() -> None:
         async with node("a") as a:
             cluster = cluster_of(a)
-            membership, now = cluster._membership, a.server.hot.now
-            assert membership is not None
+            membership, redialing, now = cluster._gossiping._membership, cluster._redialing, a.server.hot.now
             liar = Membership("test", "x", 1, "127.0.0.1:1", Random(1), Timing())
             dialed: set[str] = set()
-            monkeypatch.setattr(cluster, "_dial_one", lambda address, attempts: dialed.add(address))
+            monkeypatch.setattr(redialing, "_dial", lambda address, attempts: dialed.add(address))
             for number in range(2 * MOST_ADDRESSES):
                 liar.move(f"127.0.0.1:{number + 1}")
                 answer = membership.receive(liar.greeting(now), now, "x")
@@ -354,11 +355,11 @@ def test_addresses_that_a_member_makes_up_are_bounded(monkeypatch: pytest.Monkey
                 delta = liar.receive(answer, now, "a")
                 if delta is not None:
                     membership.receive(delta, now, "x")
-                cluster._see_changes()
-                cluster._dial_some(now)
+                cluster._gossiping._see_changes()
+                redialing._dial_some(now)
             assert len(dialed) > MOST_ADDRESSES
-            assert len(cluster._attempts) <= MOST_ADDRESSES + 1
-            assert len(cluster._node_at) <= MOST_ADDRESSES + 1
+            assert len(redialing._attempts) <= MOST_ADDRESSES + 1
+            assert len(redialing._node_at) <= MOST_ADDRESSES + 1
 
     run(body())
 
@@ -367,8 +368,7 @@ def test_nodes_that_a_member_makes_up_are_bounded() -> None:
     async def body() -> None:
         async with node("a") as a:
             cluster = cluster_of(a)
-            membership, now = cluster._membership, a.server.hot.now
-            assert membership is not None
+            membership, redialing, now = cluster._gossiping._membership, cluster._redialing, a.server.hot.now
             for number in range(2000):
                 liar = Membership("test", f"n{number}", 1, f"127.0.0.1:{number + 1}", Random(1), Timing())
                 answer = membership.receive(liar.greeting(now), now)
@@ -376,13 +376,13 @@ def test_nodes_that_a_member_makes_up_are_bounded() -> None:
                 delta = liar.receive(answer, now)
                 if delta is not None:
                     membership.receive(delta, now)
-                cluster._see_changes()
+                cluster._gossiping._see_changes()
             with a.server.turn():
-                cluster._dial_some(now)
+                redialing._dial_some(now)
             assert len(states(a)) <= MAX_NODES
             assert len(owed(a)) <= MAX_NODES
-            assert len(cluster._past) <= MAX_NODES
-            under_way = [each for each in cluster._attempts.values() if each.is_under_way]
+            assert len(cluster._history) <= MAX_NODES
+            under_way = [each for each in redialing._attempts.values() if each.is_under_way]
             assert len(under_way) <= MOST_DIALED
             assert cluster._links is not None
             assert cluster._links.spooling.members == {}
