@@ -14,6 +14,7 @@ import pytest
 from headwater.client import Client
 from headwater.node.broker import Broker
 from headwater.node.config import Config
+from headwater.node.links import listening
 from headwater.node.links.cluster import Cluster
 from headwater.node.links.redialing import MOST_ADDRESSES, MOST_DIALED
 from headwater.node.links.view import LinkView, NodeView
@@ -171,6 +172,38 @@ def test_a_node_of_another_cluster_is_refused() -> None:
             assert up(a) == set()
 
     run(body())
+
+
+@pytest.mark.parametrize("same_address", [False, True], ids=["other addresses", "its address"])
+def test_a_node_is_linked_while_strangers_hold_all_slots(same_address: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "HELLO_TIMEOUT", 1000.0)
+
+    async def body() -> None:
+        async with node("a", secret=SECRET, patience=600) as a:
+            port = int(cluster_of(a).address.rpartition(":")[2])
+            sources = [HOST] * 12 if same_address else [f"127.0.1.{number // 8 + 1}" for number in range(80)]
+            strangers = [asyncio.create_task(hold_a_slot(port, source)) for source in sources]
+            await until(lambda: cluster_of(a)._door.unproven == (8 if same_address else 64))
+            async with node("b", a, secret=SECRET) as b:
+                await linked(a, b)
+                assert not any(each.done() for each in strangers)
+            for each in strangers:
+                each.cancel()
+            await asyncio.gather(*strangers, return_exceptions=True)
+
+    run(body())
+
+
+async def hold_a_slot(port: int, source: str) -> None:
+    """Say nothing, and come again a little after being cut off."""
+    while True:
+        with contextlib.suppress(ConnectionError):
+            reader, writer = await asyncio.open_connection(HOST, port, local_addr=(source, 0))
+            try:
+                await reader.read()
+            finally:
+                writer.close()
+        await asyncio.sleep(0.05)
 
 
 # ---- parting ---------------------------------------------------------------------------------------------------------
