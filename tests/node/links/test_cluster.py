@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,12 +15,8 @@ from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.links import listening
 from headwater.node.links.cluster import Cluster
-from headwater.node.links.redialing import MOST_ADDRESSES, MOST_DIALED
 from headwater.node.links.view import LinkView, NodeView
 from headwater.node.settings import ConfigError
-from headwater.peering.membership.bounds import MAX_NODES
-from headwater.peering.membership.membership import Membership
-from headwater.peering.membership.roster import Timing
 from tests.node.links.nodes import run, until
 from tests.node.transports.serving import HOST
 
@@ -366,58 +361,5 @@ def test_a_view_shows_links_and_why_they_are_down() -> None:
                     cluster_of(b).use_method("telepathy")
             await until(lambda: links(a)["b"].state == "down")
             assert links(a)["b"].reason
-
-    run(body())
-
-
-# ---- gossip of a liar ------------------------------------------------------------------------------------------------
-
-
-def test_addresses_that_a_member_makes_up_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body() -> None:
-        async with node("a") as a:
-            cluster = cluster_of(a)
-            membership, redialing, now = cluster._gossiping._membership, cluster._redialing, a.server.hot.now
-            liar = Membership("test", "x", 1, "127.0.0.1:1", Random(1), Timing())
-            dialed: set[str] = set()
-            monkeypatch.setattr(redialing, "_dial", lambda address, attempts: dialed.add(address))
-            for number in range(2 * MOST_ADDRESSES):
-                liar.move(f"127.0.0.1:{number + 1}")
-                answer = membership.receive(liar.greeting(now), now, "x")
-                assert answer is not None
-                delta = liar.receive(answer, now, "a")
-                if delta is not None:
-                    membership.receive(delta, now, "x")
-                cluster._gossiping._see_changes()
-                redialing._dial_some(now)
-            assert len(dialed) > MOST_ADDRESSES
-            assert len(redialing._attempts) <= MOST_ADDRESSES + 1
-            assert len(redialing._node_at) <= MOST_ADDRESSES + 1
-
-    run(body())
-
-
-def test_nodes_that_a_member_makes_up_are_bounded() -> None:
-    async def body() -> None:
-        async with node("a") as a:
-            cluster = cluster_of(a)
-            membership, redialing, now = cluster._gossiping._membership, cluster._redialing, a.server.hot.now
-            for number in range(2000):
-                liar = Membership("test", f"n{number}", 1, f"127.0.0.1:{number + 1}", Random(1), Timing())
-                answer = membership.receive(liar.greeting(now), now)
-                assert answer is not None
-                delta = liar.receive(answer, now)
-                if delta is not None:
-                    membership.receive(delta, now)
-                cluster._gossiping._see_changes()
-            with a.server.turn():
-                redialing._dial_some(now)
-            assert len(states(a)) <= MAX_NODES
-            assert len(owed(a)) <= MAX_NODES
-            assert len(cluster._history) <= MAX_NODES
-            under_way = [each for each in redialing._attempts.values() if each.is_under_way]
-            assert len(under_way) <= MOST_DIALED
-            assert cluster._links is not None
-            assert cluster._links.spooling.members == {}
 
     run(body())

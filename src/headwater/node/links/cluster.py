@@ -51,6 +51,7 @@ class Cluster:
     _seeking: Seeking
     _redialing: Redialing
     _observer: Observer
+    _dialer: Dialer
 
     def __init__(self, server: Server, settings: ClusterSettings, data_dir: str) -> None:
         """Raises CertificateError, ConfigError."""
@@ -89,7 +90,7 @@ class Cluster:
 
     def _make_parts(self, links: Links) -> None:
         history, resolver = self._history, Resolver()
-        dialer = Dialer(self._server, self._contexts, resolver)
+        self._dialer = dialer = Dialer(self._server, self._contexts, resolver)
         gossiping = Gossiping(links, self.address, self._is_kept, history.forget)
         seeking = Seeking(self.settings, links, resolver, self._own_addresses, gossiping.seek)
         redialing = Redialing(links, gossiping, seeking, history, dialer, lambda: self.address)
@@ -104,8 +105,13 @@ class Cluster:
         self._links = links
 
     def serves_at(self, addresses: list[tuple[str, int]]) -> None:
-        """Where this node's clients connect, for others to show."""
-        if addresses and self._links is not None:
+        """Where this node's clients connect, for others to show, and never to be dialed."""
+        if self._links is None:
+            return
+        config = self._server.config
+        self._dialer.not_for_nodes = {port for _, port in addresses}
+        self._dialer.not_for_nodes.update(each.port for each in (config.rest, config.admin) if each.enabled)
+        if addresses:
             host, port = addresses[0]
             self._gossiping.serves_at(f"{socket.gethostname() if host in ALL else host}:{port}")
 

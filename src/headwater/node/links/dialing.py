@@ -41,8 +41,12 @@ Done = Callable[[Channel | None, str], None]
 
 
 class Dialer(Entrance):
+    """Ports in `not_for_nodes` are of other listeners of this broker, which are not dialed: it would be a client that
+    breaks the protocol, and may be banned for it."""
+
     def __init__(self, core: Core, contexts: LinkContexts | None, resolver: Resolver) -> None:
         super().__init__()
+        self.not_for_nodes: set[int] = set()
         self._core = core
         self._contexts = contexts
         self._resolver = resolver
@@ -104,6 +108,8 @@ class Dialer(Entrance):
         for number, host in enumerate(hosts):
             share = (deadline - time.monotonic()) / (len(hosts) - number)
             try:
+                if seed.port in self.not_for_nodes and is_of_this_machine(host):
+                    raise OSError("this node listens there, but not for nodes")
                 async with asyncio.timeout(share):
                     return await _connect_tcp(host, seed.port), Seed(host, seed.port)
             except OSError as error:
@@ -203,6 +209,17 @@ async def _connect_tcp(host: str, port: int) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def is_of_this_machine(host: str) -> bool:
+    """Whether a numeric address is one of this machine's: only those can be bound."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host.partition("%")[0], 0))
+        except OSError:
+            return False
+    return True
 
 
 def is_own(connection: socket.socket) -> bool:

@@ -5,8 +5,11 @@ with the smaller id at once, by the other one a little later, in case the first 
 until there is a link with whoever is there. A pause belongs to an address, not to a node: one that moves is dialed at
 once. It is short again when a link has come up and lasted; one that came up and ended soon after does not count.
 
-Addresses are what members tell, who may tell another one as often as they like: few are dialed at a time, and those
-that nobody has any more are forgotten.
+Where members are, they tell themselves, or others tell of them: one that is mistaken or hostile can name any host and
+port, and another one as often as it likes. So of one member, and of all together, a few different addresses are tried
+in a minute (`_Novelty`), the pause grows longer where nobody was ever linked, few are dialed at a time, and those that
+nobody has any more are forgotten. Paths of Unix sockets are only believed where the operator has some, too. Addresses
+to join are the operator's and have no such bounds.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ LOOK: Final = 0.1
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 5.0
 """Seconds between two attempts at one address: the pause doubles."""
+LONGEST_PAUSE_OF_STRANGERS: Final = 30.0
+"""The same for a member that was never linked."""
 STEADY: Final = 1.0
 """Seconds that a link lasts at least if the next pause is to be a short one."""
 SECOND: Final = 1.0
@@ -41,6 +46,11 @@ MOST_DIALED: Final = 64
 """Addresses that are dialed at a time."""
 MOST_ADDRESSES: Final = 1024
 """Addresses of which is remembered who was there, or how dialing ended; beyond, only of those that are in use."""
+MINUTE: Final = 60.0
+MOST_OF_ONE_MEMBER: Final = 4
+"""Different addresses of one member that are tried in a minute."""
+MOST_OF_ALL_MEMBERS: Final = 256
+"""The same of all members together: as many as a cluster has nodes."""
 
 
 class _Attempts:
@@ -52,6 +62,28 @@ class _Attempts:
         """The next one, and what it was before the link came up."""
         self.is_under_way = False
         self.reason = ""
+        self.is_of_a_stranger = False
+        """Whether others told of it, and who is said to be there was never linked."""
+
+
+class _Novelty:
+    """Which addresses of members were tried for the first time in the last minute."""
+
+    def __init__(self) -> None:
+        self._tried: dict[tuple[str, str], float] = {}
+        """(node, address): when, the oldest first."""
+
+    def allows(self, node: str, address: str, now: float) -> bool:
+        """Whether this node's address may be tried; it counts as tried then."""
+        tried = self._tried
+        while tried and (oldest := next(iter(tried))) and tried[oldest] <= now - MINUTE:
+            del tried[oldest]
+        if (node, address) in tried:
+            return True
+        if len(tried) >= MOST_OF_ALL_MEMBERS or sum(each == node for each, _ in tried) >= MOST_OF_ONE_MEMBER:
+            return False
+        tried[node, address] = now
+        return True
 
 
 class Redialing:
@@ -75,6 +107,7 @@ class Redialing:
         self._attempts: dict[str, _Attempts] = {}
         self._node_at: dict[str, str] = {}
         """Who was found at an address."""
+        self._novelty = _Novelty()
         self._random = Random()
         self._is_running = False
 
@@ -120,7 +153,8 @@ class Redialing:
             attempts.reason = why
             log.info("no link with %s: %s; trying again", address, why)
         attempts.next = now + attempts.pause * (0.5 + self._random.random())
-        attempts.pause = min(2 * attempts.pause, LONGEST_PAUSE)
+        longest = LONGEST_PAUSE_OF_STRANGERS if attempts.is_of_a_stranger else LONGEST_PAUSE
+        attempts.pause = min(2 * attempts.pause, longest)
 
     # ---- looking for somebody to dial ----------------------------------------------------------------------------
 
@@ -134,20 +168,27 @@ class Redialing:
         server.timers.at(now + LOOK, self._look)
 
     def _dial_some(self, now: float) -> None:
-        addresses = self._to_dial(now)
-        self._random.shuffle(addresses)
+        wanted = list(self._to_dial(now).items())
+        self._random.shuffle(wanted)
         under_way = sum(each.is_under_way for each in self._attempts.values())
-        for address in addresses:
-            attempts = self._attempts.setdefault(address, _Attempts())
-            if not attempts.is_under_way and now >= attempts.next and under_way < MOST_DIALED:
-                under_way += 1
-                self._dial(address, attempts)
+        for address, node in wanted:
+            attempts = self._attempts.get(address)
+            if under_way >= MOST_DIALED or (attempts is not None and (attempts.is_under_way or now < attempts.next)):
+                continue
+            if node and not self._novelty.allows(node, address, now):
+                continue
+            if attempts is None:
+                attempts = self._attempts[address] = _Attempts()
+            attempts.is_of_a_stranger = bool(node) and not self._links.is_known(node)
+            under_way += 1
+            self._dial(address, attempts)
         if max(len(self._attempts), len(self._node_at)) > MOST_ADDRESSES:
             self._forget_addresses(now)
 
-    def _to_dial(self, now: float) -> list[str]:
+    def _to_dial(self, now: float) -> dict[str, str]:
+        """Addresses, and the member who is said to be there; "": the operator says that somebody is."""
         links = self._links
-        found: dict[str, None] = {}
+        found: dict[str, str] = {}
         is_away = any(node not in links.up for node in links.spooling.ends)
         for member in self._gossiping.view(now) if is_away else ():  # it looks at all that it has heard of all
             node = member.node
@@ -156,12 +197,19 @@ class Redialing:
             if is_gone(member):
                 continue
             if links.node < node or now - self._history.of(node, now).since > SECOND:
-                found[member.address] = None
-        for address in self._seeking.addresses:
+                found[member.address] = node
+        others = {address: node for node, address in links.spooling.members.items() if address and node not in links.up}
+        others.update(dict.fromkeys(self._seeking.addresses, ""))
+        for address, node in others.items():
             if self._node_at.get(address) not in (*links.up, links.node):
-                found[address] = None
+                found[address] = node
         found.pop(self._own(), None)
-        return list(found)
+        return {each: node for each, node in found.items() if not node or self._may_be_local or not _is_path(each)}
+
+    @property
+    def _may_be_local(self) -> bool:
+        """Whether nodes may be behind Unix sockets: else a member could have us connect to any on this machine."""
+        return bool(self._links.settings.unix) or any(map(_is_path, self._seeking.addresses))
 
     def _dial(self, address: str, attempts: _Attempts) -> None:
         attempts.is_under_way = True
@@ -181,3 +229,7 @@ class Redialing:
         used.update(self._seeking.addresses, [each.dialed for each in self._links.up.values()])
         self._attempts = {each: found for each, found in self._attempts.items() if found.is_under_way or each in used}
         self._node_at = {each: node for each, node in self._node_at.items() if each in used}
+
+
+def _is_path(address: str) -> bool:
+    return address.strip().startswith("unix:")

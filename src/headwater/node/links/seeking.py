@@ -1,9 +1,9 @@
-"""Where to look for the cluster: the addresses to join, and those of members that were known before this start.
+"""Where the operator says that the cluster is: the addresses to join.
 
     settings, file, names (resolving.py) -> addresses, again every `RESOLVE_AGAIN` seconds
 
-Names may lead elsewhere by then, and the file may have others. Without an answer, what is known of members is still
-there: a node finds its cluster even if all addresses to join have moved.
+Names may lead elsewhere by then, and the file may have others. For gossip, the addresses of members that were known
+before count as well: a node finds its cluster even if all addresses to join have moved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESOLVE_TIMEOUT: Final = 5.0
 
 
 class Seeking:
-    """`own` says where this node itself listens; `found` is told the addresses, inside a turn."""
+    """`own` says where this node itself listens; `found` is told where others may be, inside a turn."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class Seeking:
             await asyncio.sleep(RESOLVE_AGAIN)
 
     def _use(self, found: list[str]) -> None:
+        self.addresses = found
         known = [each for each in self._links.spooling.members.values() if each and each not in found]
-        self.addresses = [*found, *known]
-        self._found(self.addresses)
+        self._found([*found, *known])
 
     def _read_file(self) -> list[Seed]:
         if not self._file:
