@@ -77,6 +77,7 @@ class Cluster:
         identity = begin_life(self._folder, self.settings.node)
         self._is_kept = identity.is_kept
         links = Links(self._server, self.settings, identity.node, identity.boot, self._secret)
+        links.spooling.since = identity.since
         self._make_parts(links)
         for node in links.spooling.members:
             links.join(node, is_known=True)
