@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.node.links.cluster import Cluster
+from headwater.node.links.dialing import refusal
 from headwater.node.links.redialing import (
     LONGEST_PAUSE,
     LONGEST_PAUSE_OF_STRANGERS,
@@ -23,7 +25,7 @@ from headwater.peering.membership.membership import Membership
 from headwater.peering.membership.roster import Timing
 from tests.node.links.nodes import run, until
 from tests.node.links.test_cluster import cluster_of, node, owed, states
-from tests.node.transports.serving import HOST
+from tests.node.transports.serving import HOST, Authority
 
 
 def hear(cluster: Cluster, liar: Membership, now: float) -> None:
@@ -187,3 +189,60 @@ def test_nodes_that_a_member_makes_up_are_bounded() -> None:
             assert cluster._links.spooling.members == {}
 
     run(body())
+
+
+# ---- why there is no link --------------------------------------------------------------------------------------------
+
+
+def certified(authority: Authority, name: str, *trusted: Authority, **settings: Any) -> dict[str, Any]:
+    """Settings for TLS of this node, who trusts these authorities, or its own."""
+    file = authority.folder / f"{name}-trusts.pem"
+    file.write_bytes(b"".join(Path(each.file).read_bytes() for each in trusted or (authority,)))
+    return {"tls": {**authority.client(name, name), "ca": str(file), **settings}}
+
+
+def test_who_dials_says_why_its_certificate_was_refused(
+    authority: Authority, another_authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also in TLS 1.3, in which the handshake is over for it before the other node has looked."""
+    caplog.set_level(logging.INFO, "headwater.cluster")
+    trusting = certified(another_authority, "b", authority, another_authority)
+
+    async def body() -> None:
+        async with node("a", **certified(authority, "a")) as a, node("b", a, **trusting) as b:
+            address = cluster_of(a).address
+            await until(lambda: "unknown ca" in cluster_of(b)._redialing.why_not(address))
+            assert f"no link with {address}: the other node refused TLS: unknown ca (its cluster.tls.ca" in caplog.text
+            assert cluster_of(b)._redialing._attempts[address].transport is None
+
+    run(body())
+
+
+def test_who_dials_says_why_it_does_not_trust_the_other_one(authority: Authority, another_authority: Authority) -> None:
+    async def body() -> None:
+        async with (
+            node("a", **certified(authority, "a", authority, another_authority)) as a,
+            node("b", a, **certified(another_authority, "b")) as b,
+        ):
+            address = cluster_of(a).address
+            await until(lambda: cluster_of(b)._redialing.why_not(address) != "")
+            said = "this node does not trust the other one's certificate: self-signed certificate in certificate chain"
+            assert cluster_of(b)._redialing.why_not(address) == said
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        ("TLSV1_ALERT_UNKNOWN_CA", "the other node refused TLS: unknown ca (its cluster.tls.ca has no authority"),
+        ("tlsv13 alert certificate required", "the other node refused TLS: certificate required (this node has shown"),
+        ("SSLV3_ALERT_CERTIFICATE_REVOKED", "the other node refused TLS: certificate revoked (this node's certificate"),
+        ("TLSV1_ALERT_INTERNAL_ERROR", "the other node refused TLS: internal error"),
+        ("certificate has expired", "this node does not trust the other one's certificate: certificate has expired"),
+        ("WRONG_VERSION_NUMBER", "the other node speaks no TLS there"),
+        ("no answer", "no answer"),
+    ],
+)
+def test_alerts_in_words(failure: str, said: str) -> None:
+    assert refusal(failure).startswith(said)

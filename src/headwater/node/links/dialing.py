@@ -37,6 +37,15 @@ DIAL_TIMEOUT: Final = 5.0
 MOST_TRIED: Final = 8
 """Addresses of one name that are tried."""
 
+ALERTS: Final = {
+    "unknown ca": " (its cluster.tls.ca has no authority that has signed this node's certificate)",
+    "certificate required": " (this node has shown no certificate)",
+    "certificate expired": " (this node's certificate)",
+    "certificate revoked": " (this node's certificate)",
+    "protocol version": " (its cluster.tls.minimum_version)",
+}
+"""What the alerts mean that a door sends."""
+
 Done = Callable[[Channel | None, str], None]
 
 
@@ -173,7 +182,8 @@ class Securing(Unclaimed):
 
     def lost(self) -> None:
         super().lost()
-        self._end(None, (self._tls.failure if self._tls is not None else "") or self._reason)
+        failure = self._tls.failure if self._tls is not None else ""
+        self._end(None, refusal(failure) if failure else self._reason)
 
     def cancel(self) -> None:
         self._secured = None
@@ -192,6 +202,17 @@ class Securing(Unclaimed):
         secured, self._secured = self._secured, None
         if secured is not None:
             secured(channel, reason)
+
+
+def refusal(failure: str) -> str:
+    """Why TLS failed, for people: of an alert, what the other node has against this one."""
+    words = failure.replace("_", " ").lower()
+    _, is_alert, alert = words.partition("alert ")
+    if "wrong version number" in words:
+        return "the other node speaks no TLS there (cluster.tls)"
+    if not is_alert:
+        return f"this node does not trust the other one's certificate: {failure}" if "certificate" in words else failure
+    return f"the other node refused TLS: {alert}{ALERTS.get(alert, '')}"
 
 
 async def _connect_tcp(host: str, port: int) -> socket.socket:

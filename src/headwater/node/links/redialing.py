@@ -19,15 +19,16 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from headwater.node.links.dialing import Dialer
+from headwater.node.links.dialing import Dialer, refusal
 from headwater.node.links.gossiping import Gossiping, is_gone
 from headwater.node.links.history import LinkHistory
-from headwater.node.links.link import ALREADY, Link
+from headwater.node.links.link import ALREADY, LOST, Link
 from headwater.node.links.links import Links
 from headwater.node.links.seeking import Seeking
+from headwater.node.transports.tls import Tls
 
 if TYPE_CHECKING:
-    from headwater.node.plane.channel import Channel
+    from headwater.node.plane.channel import Channel, Transport
 
 log = logging.getLogger("headwater.cluster")
 
@@ -46,6 +47,7 @@ MOST_DIALED: Final = 64
 """Addresses that are dialed at a time."""
 MOST_ADDRESSES: Final = 1024
 """Addresses of which is remembered who was there, or how dialing ended; beyond, only of those that are in use."""
+AFTER_TLS: Final = "right after TLS: the log of the other node may say what it has against this node's certificate"
 MINUTE: Final = 60.0
 MOST_OF_ONE_MEMBER: Final = 4
 """Different addresses of one member that are tried in a minute."""
@@ -62,6 +64,9 @@ class _Attempts:
         """The next one, and what it was before the link came up."""
         self.is_under_way = False
         self.reason = ""
+        self.transport: Transport | None = None
+        """Of the connection that is no link yet. In TLS 1.3 the other node may refuse this one's certificate only then,
+        which TLS knows and the link does not."""
         self.is_of_a_stranger = False
         """Whether others told of it, and who is said to be there was never linked."""
 
@@ -138,12 +143,14 @@ class Redialing:
             return
         attempts = self._attempts.setdefault(link.dialed, _Attempts())
         attempts.is_under_way = False
+        transport, attempts.transport = attempts.transport, None
         if link.node:
             self._node_at[link.dialed] = link.node
         if link.why and link.why != ALREADY and link.node not in self._links.up:
+            why = link.why if link.end is not None else _why(link.why, transport)
             if link.end is not None and now - link.since < STEADY:
                 attempts.pause = attempts.before  # it will not be better at once
-            self._failed(link.dialed, attempts, link.why, now)
+            self._failed(link.dialed, attempts, why, now)
         else:
             attempts.before = attempts.pause
             attempts.pause, attempts.reason = FIRST_PAUSE, ""
@@ -219,6 +226,7 @@ class Redialing:
                 attempts.is_under_way = False
                 self._failed(address, attempts, reason, self._links.server.hot.now)
             elif self._is_running:
+                attempts.transport = channel.transport
                 self._links.open(channel, address)
 
         self._dialer.dial(address, done)
@@ -229,6 +237,12 @@ class Redialing:
         used.update(self._seeking.addresses, [each.dialed for each in self._links.up.values()])
         self._attempts = {each: found for each, found in self._attempts.items() if found.is_under_way or each in used}
         self._node_at = {each: node for each, node in self._node_at.items() if each in used}
+
+
+def _why(why: str, transport: Transport | None) -> str:
+    if why != LOST or not isinstance(transport, Tls):
+        return why
+    return refusal(transport.failure) if transport.failure else f"{why} {AFTER_TLS}"
 
 
 def _is_path(address: str) -> bool:
