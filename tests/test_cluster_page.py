@@ -182,7 +182,7 @@ def test_the_methods_are_those_that_there_are() -> None:
 
 
 def test_settings_and_metrics_that_are_named_exist() -> None:
-    named = set(re.findall(r"`cluster\.(\w+)[` ]", PAGE))
+    named = set(re.findall(r"(?<!file )`cluster\.(\w+)[` ]", PAGE))
     assert named and {f"cluster.{each}" for each in named} <= dict(leaves(Config)).keys()
     known = {
         f"headwater_{metric.name}{'_total' if metric.is_counter else ''}"

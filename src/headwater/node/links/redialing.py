@@ -156,7 +156,7 @@ class Redialing:
             attempts.pause, attempts.reason = FIRST_PAUSE, ""
 
     def _failed(self, address: str, attempts: _Attempts, why: str, now: float) -> None:
-        if why != attempts.reason:
+        if why != attempts.reason and self._is_running:
             attempts.reason = why
             log.info("no link with %s: %s; trying again", address, why)
         attempts.next = now + attempts.pause * (0.5 + self._random.random())
