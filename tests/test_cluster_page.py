@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 from headwater.cli.app import app
 from headwater.node.config import Config
+from headwater.node.links.checking import check_cluster
 from headwater.node.links.contexts import LinkContexts, identities
 from headwater.node.links.figures import ClusterSeen, LinkSeen
 from headwater.node.links.settings import ClusterTls
 from headwater.node.metric import metrics_of
-from headwater.node.operations.checking import check_cluster
 from headwater.node.settings import leaves, load
 from headwater.peering.methods.names import NAMES
 from tests.node.admin.api import TOKEN, Api
@@ -56,7 +56,7 @@ def test_a_node_would_start(words: list[str], started: list[Config]) -> None:
     assert done.exit_code == 0, done.stderr
     [config] = started
     assert config.cluster.name == "demo"
-    check_cluster(config)
+    check_cluster(config.cluster)
 
 
 def test_the_first_commands_are_three_nodes(started: list[Config]) -> None:
@@ -105,7 +105,7 @@ def test_settings_go_together(text: str, tmp_path: Path) -> None:
     file.write_text(text, encoding="utf-8")
     config = load(Config, str(file), {}, {}).settings
     assert config.cluster.name
-    check_cluster(config)
+    check_cluster(config.cluster)
 
 
 def test_the_unit_of_systemd() -> None:
@@ -125,7 +125,7 @@ def test_containers(started: list[Config], tmp_path: Path) -> None:
         words = ["broker", *shlex.split(service["command"])]
         done = CliRunner().invoke(app, words, env=service["environment"])
         assert done.exit_code == 0, done.stderr
-        check_cluster(started[-1])
+        check_cluster(started[-1].cluster)
         assert (started[-1].cluster.join, started[-1].cluster.host) == (["a", "b", "c"], "*")
     [made] = blocks("dockerfile")
     extras = re.findall(r"headwater\[([\w,]+)\]", made)[0].split(",")
@@ -182,7 +182,7 @@ def test_the_methods_are_those_that_there_are() -> None:
 
 
 def test_settings_and_metrics_that_are_named_exist() -> None:
-    named = set(re.findall(r"`cluster\.(\w+)[` ]", PAGE))
+    named = set(re.findall(r"(?<!file )`cluster\.(\w+)[` ]", PAGE))
     assert named and {f"cluster.{each}" for each in named} <= dict(leaves(Config)).keys()
     known = {
         f"headwater_{metric.name}{'_total' if metric.is_counter else ''}"

@@ -22,6 +22,7 @@ from headwater.node.access.settings import AccessSettings
 from headwater.node.bridge.orphans import remove_orphans
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
+from headwater.node.links.checking import check_cluster
 from headwater.node.persistence.storage import Storage
 from headwater.node.plane.guest import GuestPlane
 from headwater.node.plane.loop import EpollPlane
@@ -105,9 +106,10 @@ class Broker:
 
     async def start(self) -> None:
         """Listen. Raises OSError when an address cannot be listened on, CertificateError when TLS cannot be,
-        ConfigError when a bridge's files cannot be used."""
+        ConfigError when a bridge's files cannot be used, or the settings of a cluster do not go together."""
         loop = asyncio.get_running_loop()
         server = self.server
+        check_cluster(self.config.cluster)
         bridges = self.prepare_bridges(self.config)
         self.listeners = open_listeners(self.config)
         accepting = self._accepting = Accepting(server, self.listeners)

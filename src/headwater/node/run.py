@@ -21,7 +21,7 @@ from headwater.disk.errors import StorageError
 from headwater.node.admin.secret import read_token
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.operations.checking import cannot_listen, check_cluster, check_needs
+from headwater.node.operations.checking import cannot_listen, check_needs
 from headwater.node.operations.connection_log import log_connections
 from headwater.node.operations.logs import BackgroundHandler, open_sinks
 from headwater.node.operations.process import Collector, give_way_soon, keep_what_is_freed
@@ -62,7 +62,6 @@ def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], 
     """Serve until SIGTERM or SIGINT; returns the exit code. `read` reads the settings again, on SIGHUP."""
     try:
         check_needs(config)
-        check_cluster(config)
         if config.admin.enabled:
             read_token(config.admin)
         handler = BackgroundHandler(open_sinks(config.log_to), config.log_format)

@@ -29,7 +29,7 @@ from collections import deque
 from typing import Final, NamedTuple, Protocol
 
 from headwater.peering.frames.fields import U16, U32, U64, Fields, short
-from headwater.peering.frames.frame import MalformedFrame, Spool
+from headwater.peering.frames.frame import MAX_NUMBER, MalformedFrame, Spool
 
 FORM: Final = 1
 EXPIRING: Final = 2
@@ -146,7 +146,8 @@ class LinkSpool:
         self.spool = self._blocks[0].spool if self._blocks else name
         self.acknowledged = self._blocks[0].first - 1 if self._blocks else 0
         self.appended = self._blocks[-1].first + self._blocks[-1].messages - 1 if self._blocks else 0
-        self.sealed = self.durable = self.appended
+        self.sealed = self.durable = self.recovered = self.appended
+        """`recovered`: nothing behind this has been sent by this node, as far as its disk knew at the start."""
         self.bytes = sum(block.size for block in self._blocks)
         self._sent: int | None = None
         self._flying: deque[tuple[int, int]] = deque()
@@ -209,6 +210,7 @@ class LinkSpool:
         if spool != self.spool or not self.acknowledged <= position <= self.durable:
             raise MalformedFrame(f"resumed at {position} of {spool}")
         self._sent = position
+        self.recovered = MAX_NUMBER  # from now on this node knows what it has sent
         self._unsent = deque(block for block in self._blocks if block.first + block.messages - 1 > position)
         self._flying.clear()
         self._flying_bytes = 0

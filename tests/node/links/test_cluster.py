@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,12 +13,10 @@ import pytest
 from headwater.client import Client
 from headwater.node.broker import Broker
 from headwater.node.config import Config
-from headwater.node.links.cluster import MOST_ADDRESSES, MOST_DIALED, Cluster
+from headwater.node.links import listening
+from headwater.node.links.cluster import Cluster
 from headwater.node.links.view import LinkView, NodeView
 from headwater.node.settings import ConfigError
-from headwater.peering.membership.bounds import MAX_NODES
-from headwater.peering.membership.membership import Membership
-from headwater.peering.membership.roster import Timing
 from tests.node.links.nodes import run, until
 from tests.node.transports.serving import HOST
 
@@ -147,7 +144,7 @@ def test_a_node_with_another_secret_is_refused_and_says_why() -> None:
         async with node("a", secret=SECRET) as a, node("b", a, secret="another secret, as long") as b:
             cluster = cluster_of(b)
             address = cluster_of(a).address
-            await until(lambda: address in cluster._attempts and "secret" in cluster._attempts[address].reason)
+            await until(lambda: "secret" in cluster._redialing.why_not(address))
             assert up(a) == up(b) == set()
             assert owed(a) == owed(b) == set()
 
@@ -166,10 +163,42 @@ def test_a_node_of_another_cluster_is_refused() -> None:
     async def body() -> None:
         async with node("a") as a, node("b", a, name="other") as b:
             cluster, address = cluster_of(b), cluster_of(a).address
-            await until(lambda: address in cluster._attempts and "cluster" in cluster._attempts[address].reason)
+            await until(lambda: "cluster" in cluster._redialing.why_not(address))
             assert up(a) == set()
 
     run(body())
+
+
+@pytest.mark.parametrize("same_address", [False, True], ids=["other addresses", "its address"])
+def test_a_node_is_linked_while_strangers_hold_all_slots(same_address: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "HELLO_TIMEOUT", 1000.0)
+
+    async def body() -> None:
+        async with node("a", secret=SECRET, patience=600) as a:
+            port = int(cluster_of(a).address.rpartition(":")[2])
+            sources = [HOST] * 12 if same_address else [f"127.0.1.{number // 8 + 1}" for number in range(80)]
+            strangers = [asyncio.create_task(hold_a_slot(port, source)) for source in sources]
+            await until(lambda: cluster_of(a)._door.unproven == (8 if same_address else 64))
+            async with node("b", a, secret=SECRET) as b:
+                await linked(a, b)
+                assert not any(each.done() for each in strangers)
+            for each in strangers:
+                each.cancel()
+            await asyncio.gather(*strangers, return_exceptions=True)
+
+    run(body())
+
+
+async def hold_a_slot(port: int, source: str) -> None:
+    """Say nothing, and come again a little after being cut off."""
+    while True:
+        with contextlib.suppress(ConnectionError):
+            reader, writer = await asyncio.open_connection(HOST, port, local_addr=(source, 0))
+            try:
+                await reader.read()
+            finally:
+                writer.close()
+        await asyncio.sleep(0.05)
 
 
 # ---- parting ---------------------------------------------------------------------------------------------------------
@@ -183,8 +212,9 @@ def test_a_node_that_leaves_is_owed_nothing_and_owes_nothing() -> None:
             cluster_of(b).leave()
             await until(lambda: states(a)["b"] == "left")
             assert owed(a) == owed(b) == set()
-            rounds = cluster_of(b)._rounds
-            await until(lambda: cluster_of(b)._rounds > rounds + 40)  # by then the others would have been suspected
+            gossiping = cluster_of(b)._gossiping
+            rounds = gossiping._rounds
+            await until(lambda: gossiping._rounds > rounds + 40)  # by then the others would have been suspected
             assert owed(a) == owed(b) == set()
             assert up(a) == up(b) == set()
             cluster_of(b).join([cluster_of(a).address])
@@ -331,60 +361,5 @@ def test_a_view_shows_links_and_why_they_are_down() -> None:
                     cluster_of(b).use_method("telepathy")
             await until(lambda: links(a)["b"].state == "down")
             assert links(a)["b"].reason
-
-    run(body())
-
-
-# ---- gossip of a liar ------------------------------------------------------------------------------------------------
-
-
-def test_addresses_that_a_member_makes_up_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body() -> None:
-        async with node("a") as a:
-            cluster = cluster_of(a)
-            membership, now = cluster._membership, a.server.hot.now
-            assert membership is not None
-            liar = Membership("test", "x", 1, "127.0.0.1:1", Random(1), Timing())
-            dialed: set[str] = set()
-            monkeypatch.setattr(cluster, "_dial_one", lambda address, attempts: dialed.add(address))
-            for number in range(2 * MOST_ADDRESSES):
-                liar.move(f"127.0.0.1:{number + 1}")
-                answer = membership.receive(liar.greeting(now), now, "x")
-                assert answer is not None
-                delta = liar.receive(answer, now, "a")
-                if delta is not None:
-                    membership.receive(delta, now, "x")
-                cluster._see_changes()
-                cluster._dial_some(now)
-            assert len(dialed) > MOST_ADDRESSES
-            assert len(cluster._attempts) <= MOST_ADDRESSES + 1
-            assert len(cluster._node_at) <= MOST_ADDRESSES + 1
-
-    run(body())
-
-
-def test_nodes_that_a_member_makes_up_are_bounded() -> None:
-    async def body() -> None:
-        async with node("a") as a:
-            cluster = cluster_of(a)
-            membership, now = cluster._membership, a.server.hot.now
-            assert membership is not None
-            for number in range(2000):
-                liar = Membership("test", f"n{number}", 1, f"127.0.0.1:{number + 1}", Random(1), Timing())
-                answer = membership.receive(liar.greeting(now), now)
-                assert answer is not None
-                delta = liar.receive(answer, now)
-                if delta is not None:
-                    membership.receive(delta, now)
-                cluster._see_changes()
-            with a.server.turn():
-                cluster._dial_some(now)
-            assert len(states(a)) <= MAX_NODES
-            assert len(owed(a)) <= MAX_NODES
-            assert len(cluster._past) <= MAX_NODES
-            under_way = [each for each in cluster._attempts.values() if each.is_under_way]
-            assert len(under_way) <= MOST_DIALED
-            assert cluster._links is not None
-            assert cluster._links.spooling.members == {}
 
     run(body())

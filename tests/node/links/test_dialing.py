@@ -26,6 +26,7 @@ from tests.node.transports.test_tls import revocations
 
 from .nodes import Call, dialed, door_of, halls, run, say, tls, two_servers, uncollected, until, written
 
+DISTRUST = "this node does not trust the other one's certificate: "
 PLANES = pytest.mark.parametrize("plane", [0, 1], ids=["epoll", "guest"])
 """That of who dials; the door is of the other one."""
 
@@ -268,7 +269,7 @@ def test_a_door_that_nobody_trusts(
         async with two_servers() as servers, door_of(servers[1 - plane], tls(authority, "b")) as door:
             contexts = tls(another_authority, "a")
             call = await dialed(servers[plane], f"{HOST}:{door.port}", contexts)
-            assert (call.peer, call.reason) == (None, "self-signed certificate in certificate chain")
+            assert (call.peer, call.reason) == (None, DISTRUST + "self-signed certificate in certificate chain")
             assert f"{HOST}:{door.port} failed in the TLS handshake: self-signed certificate" in caplog.text
             await until(lambda: halls[door].guests[0].losses == 1)
             assert halls[door].guests[0].got == b"" and "UNKNOWN_CA" in caplog.text
@@ -310,7 +311,7 @@ def test_a_door_whose_certificate_was_revoked(authority: Authority, tmp_path: Pa
             Path(crl).write_bytes(revocations(authority, door_contexts.settings.certificate))
             contexts.load()()
             again = await dialed(servers[0], f"{HOST}:{door.port}", contexts)
-            assert (again.peer, again.reason) == (None, "certificate revoked")
+            assert (again.peer, again.reason) == (None, DISTRUST + "certificate revoked")
             assert call.peer.losses == 0, "it was there before, and stays"
             servers[0].lost(call.peer.channel)
 
@@ -328,7 +329,7 @@ def test_tls_and_none(authority: Authority) -> None:
             await until(lambda: bool(halls[plain].guests))
             await say(servers[1], halls[plain].guests[0].channel, b"this is no TLS at all")
             await until(lambda: call.is_over)
-            assert (call.peer, call.reason) == (None, "WRONG_VERSION_NUMBER")
+            assert (call.peer, call.reason) == (None, "the other node speaks no TLS there (cluster.tls)")
             call = await dialed(servers[0], f"{HOST}:{door.port}")
             assert call.peer is not None
             peer = call.peer

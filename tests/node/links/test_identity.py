@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from headwater.node.links import identity
 from headwater.node.links.identity import FILE, begin_life
+from headwater.node.persistence.folder import NOT_A_COPY
 from headwater.node.settings import ConfigError
 from headwater.peering.frames.fields import is_node_id
 from headwater.peering.frames.frame import MAX_BOOT
@@ -27,14 +33,34 @@ def test_lives_are_told_apart_though_they_begin_in_one_second(tmp_path: Path) ->
     assert boots == sorted(set(boots))
 
 
+def test_lives_without_a_folder_are_told_apart_too() -> None:
+    boots = [begin_life(None, "b").boot for _ in range(5)]
+    assert boots == sorted(set(boots))
+
+
+def test_lives_of_processes_are_told_apart_though_they_begin_in_one_second() -> None:
+    """A process takes longer to start than the clock of boots to move on."""
+    program = "from headwater.node.links.identity import begin_life; print(begin_life(None, 'a').boot)"
+    boots = [int(subprocess.check_output([sys.executable, "-c", program])) for _ in range(3)]
+    assert boots == sorted(set(boots))
+
+
+def test_boots_are_quarters_of_a_second_and_fit_for_decades(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = {"2027-01-01T00:00:00+00:00": 4 * 365 * 86400, "2060-01-01T00:00:00+00:00": 4 * 1_072_915_200}
+    for moment, boot in moments.items():
+        monkeypatch.setattr(time, "time", datetime.fromisoformat(moment).timestamp)
+        assert begin_life(None, f"at-{moment[:4]}").boot == boot < MAX_BOOT
+
+
 def test_a_clock_that_goes_back_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = begin_life(tmp_path, "a")
     monkeypatch.setattr(time, "time", lambda: 5.0)
+    identity._last.clear()  # as in another process
     assert begin_life(tmp_path, "a").boot == first.boot + 1
 
 
 def test_a_boot_of_a_clock_that_was_ahead_is_outranked(tmp_path: Path) -> None:
-    far = int(time.time()) + 100_000
+    far = int(time.time())
     (tmp_path / FILE).write_text(json.dumps({"node": "a", "boot": far}))
     assert begin_life(tmp_path, "a").boot == far + 1
 
@@ -50,6 +76,62 @@ def test_the_folder_of_another_node_is_refused_with_advice(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="is the data folder of node 'a'"):
         begin_life(tmp_path, "b")
     assert begin_life(tmp_path, "").node == "a"
+
+
+# ---- copies of a folder ----------------------------------------------------------------------------------------------
+
+
+def test_spools_keep_their_names_as_long_as_the_folder_is_no_copy(tmp_path: Path) -> None:
+    first = begin_life(tmp_path, "a")
+    assert first.since == first.boot
+    assert [begin_life(tmp_path, "a").since for _ in range(3)] == [first.since] * 3
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert begin_life(moved, "a").since == first.since
+
+
+def test_a_copy_of_a_folder_is_known_by_the_times_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    begin_life(tmp_path / "a", "a")
+    subprocess.check_call(["cp", "-a", tmp_path / "a", tmp_path / "copy"])
+    copied = begin_life(tmp_path / "copy", "a")
+    assert copied.since == copied.boot
+    assert begin_life(tmp_path / "copy", "a").since == copied.boot
+
+
+def test_one_that_comes_back_to_the_place_of_the_original_is_known_too(tmp_path: Path) -> None:
+    """Its files may have the same inodes."""
+    folder = tmp_path / "a"
+    folder.mkdir()
+    first = begin_life(folder, "a")
+    subprocess.check_call(["cp", "-a", folder, tmp_path / "copy"])
+    begin_life(folder, "a")
+    shutil.rmtree(folder)
+    subprocess.check_call(["cp", "-a", tmp_path / "copy", folder])
+    assert begin_life(folder, "a").since > first.since
+
+
+def test_what_was_restored_or_mended_is_taken_for_a_copy(tmp_path: Path) -> None:
+    begin_life(tmp_path, "a")
+    (tmp_path / NOT_A_COPY).unlink()
+    found = begin_life(tmp_path, "a")
+    assert found.since == found.boot
+
+
+def test_a_start_that_was_cut_off_forgets_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_life(tmp_path, "a")
+    (tmp_path / NOT_A_COPY).unlink()
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="cut off"):
+        patched.setattr(identity, "write_whole", fail)
+        begin_life(tmp_path, "a")
+    found = begin_life(tmp_path, "a")
+    assert found.since == found.boot
+
+
+def fail(*arguments: object) -> None:
+    raise OSError("cut off")
+
+
+# ---- files that cannot be used ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

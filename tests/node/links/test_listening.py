@@ -142,7 +142,7 @@ def test_who_says_nothing_is_closed_after_its_time(
                 await until(lambda: has_ended(silent))
                 assert not has_ended(proven) and guests[0].losses == 0
                 assert door.unproven == 0
-        assert "said no Hello within 0.2 s" in caplog.text
+        assert "was cut off: no Hello within 0.2 s" in caplog.text
 
     run(body())
 
@@ -160,22 +160,25 @@ def test_half_a_tls_handshake_has_its_time(authority: Authority, monkeypatch: py
     run(body())
 
 
-def test_the_65th_that_is_not_proven_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_65_that_are_not_proven_the_oldest_gives_way(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "headwater.links")
     assert (listening.MOST_UNPROVEN, listening.MOST_UNPROVEN_OF_ONE_ADDRESS) == (64, 8)
 
     async def body() -> None:
         async with two_servers() as servers, door_of(servers[0]) as door:
             guests = halls[door].guests
-            clients = [connected(door.port, f"127.0.0.{number // 8 + 1}") for number in range(64)]
+            clients = [connected(door.port, "127.0.0.100")]  # the oldest of all, and the only one of its address
+            clients += [connected(door.port, f"127.0.0.{number // 7 + 1}") for number in range(63)]
             await until(lambda: len(guests) == 64)
-            with connected(door.port, "127.0.0.100") as client:
-                await until(lambda: has_ended(client))
-            assert (len(guests), door.refused) == (64, 1)
-            assert "was turned away: 64 connections have not said Hello" in caplog.text
+            clients.append(connected(door.port, "127.0.0.101"))
+            await until(lambda: has_ended(clients[1]))
+            assert [guest.losses for guest in guests] == [0, 1, *[0] * 63]
+            assert (door.unproven, door.cut_off) == (64, 1)
+            assert "was cut off: 64 connections have not said Hello" in caplog.text
             door.settled(guests[0].channel)
             clients.append(connected(door.port, "127.0.0.100"))
-            await until(lambda: len(guests) == 65)
+            await until(lambda: len(guests) == 66)
+            assert door.cut_off == 1, "a node that is proven does not count"
             for client in clients:
                 client.close()
             await until(lambda: door.unproven == 0)
@@ -183,23 +186,45 @@ def test_the_65th_that_is_not_proven_is_refused(caplog: pytest.LogCaptureFixture
     run(body())
 
 
-def test_the_ninth_of_one_address_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_nine_of_one_address_the_oldest_gives_way(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "headwater.links")
 
     async def body() -> None:
         async with two_servers() as servers, door_of(servers[0]) as door:
             guests = halls[door].guests
-            clients = [connected(door.port) for _ in range(8)]
-            await until(lambda: len(guests) == 8)
-            with connected(door.port) as client:
-                await until(lambda: has_ended(client))
-            assert "8 connections of its address have not said Hello" in caplog.text
-            clients.append(connected(door.port, "127.0.0.2"))
+            clients = [connected(door.port, "127.0.0.2"), *(connected(door.port) for _ in range(8))]
             await until(lambda: len(guests) == 9)
-            clients.pop(0).close()
-            await until(lambda: guests[0].losses == 1)
+            clients.append(connected(door.port))
+            await until(lambda: has_ended(clients[1]))
+            assert [guest.losses for guest in guests] == [0, 1, *[0] * 8]
+            assert "8 connections of its address have not said Hello" in caplog.text
+            clients.pop(2).close()
+            await until(lambda: guests[2].losses == 1)
             clients.append(connected(door.port))  # whoever has gone does not count
-            await until(lambda: len(guests) == 10)
+            await until(lambda: len(guests) == 11)
+            assert (door.unproven, door.cut_off) == (9, 1)
+            for client in clients:
+                client.close()
+
+    run(body())
+
+
+def test_the_log_has_the_first_stranger_and_then_their_number(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert listening.TELL_AGAIN == 10.0
+    caplog.set_level(logging.INFO, "headwater.links")
+
+    async def body() -> None:
+        async with two_servers() as servers, door_of(servers[0]) as door:
+            clients = [connected(door.port) for _ in range(8 + 20)]
+            await until(lambda: door.cut_off == 20)
+            assert caplog.text.count("was cut off") == 1
+            monkeypatch.setattr(listening, "TELL_AGAIN", 0.0)
+            clients.append(connected(door.port))
+            await until(lambda: door.cut_off == 21)
+            assert caplog.text.count("was cut off") == 2
+            assert "(and 19 others since the last such line)" in caplog.text
             for client in clients:
                 client.close()
 

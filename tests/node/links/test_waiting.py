@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headwater.client import Client, Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
+from headwater.node.links.identity import FILE
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.links.spooling import MOST_FORGOTTEN
+from headwater.node.persistence.backup import make_backup, restore, snapshot_offline
+from headwater.node.persistence.folder import NOT_A_COPY
 from headwater.node.plane.selector import run
 from headwater.peering.frames.frame import Spool
 from headwater.wire.packets import Properties
@@ -203,6 +209,72 @@ def test_a_node_that_was_restored_from_an_older_copy_is_linked_again(tmp_path: P
                 assert found == [b"0", b"1", b"2", b"3", b"4", b"new"]
 
     run(main())
+
+
+@pytest.mark.parametrize("way", ["copied", "restored", "rolled back"])
+def test_nothing_new_of_a_node_whose_disk_went_back_is_taken_for_something_old(tmp_path: Path, way: str) -> None:
+    """Though it has published more since than the others had of it before: positions and names would repeat. As by a
+    snapshot of a file system, `rolled back` leaves all files as they were."""
+
+    async def main() -> None:
+        async with node("b", tmp_path) as b, node("a", tmp_path, b) as a:
+            await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+            async with subscriber(b) as client:
+                await client.subscribe("#", qos=1)
+        await publish_alone(tmp_path, b"early", 2)
+        keep_copy(tmp_path, way)
+        async with node("a", tmp_path) as a, node("b", tmp_path, a) as b, subscriber(b) as client:
+            async with Client(HOST, a.port) as publisher:
+                for number in range(5):
+                    await publisher.publish("t", b"later %d" % number, qos=1)
+            await come(client, b"later 4")
+        go_back(tmp_path, way)
+        wanted: list[bytes] = []
+        if way != "rolled back":  # which is only noticed if the other node comes in this life
+            wanted += await publish_alone(tmp_path, b"new", 8)
+        async with node("a", tmp_path) as a:
+            wanted += await publish_some(a, b"newer", 8)
+            async with node("b", tmp_path, a) as b:
+                await until(lambda: is_linked(a, "b") and is_linked(b, "a"))
+                async with Client(HOST, a.port) as publisher, subscriber(b) as client:
+                    await publisher.publish("t", b"last", qos=1)
+                    found = [each.payload for each in await come(client, b"last")]
+                    assert found[2:] == [*wanted, b"last"]
+
+    run(main())
+
+
+async def publish_alone(folder: Path, text: bytes, count: int) -> list[bytes]:
+    async with node("a", folder) as a:
+        return await publish_some(a, text, count)
+
+
+async def publish_some(broker: Broker, text: bytes, count: int) -> list[bytes]:
+    payloads = [b"%s %d" % (text, number) for number in range(count)]
+    async with Client(HOST, broker.port) as publisher:
+        for payload in payloads:
+            await publisher.publish("t", payload, qos=1)
+    return payloads
+
+
+def keep_copy(folder: Path, way: str) -> None:
+    if way == "restored":
+        with snapshot_offline(folder / "a") as taken:
+            make_backup(taken, folder / "copy")
+    else:
+        shutil.copytree(folder / "a", folder / "copy")
+
+
+def go_back(folder: Path, way: str) -> None:
+    if way == "restored":
+        restore(folder / "copy", folder / "a", force=True)
+        return
+    shutil.rmtree(folder / "a")
+    shutil.move(folder / "copy", folder / "a")
+    if way == "rolled back":  # then nothing tells that it is a copy
+        known = json.loads((folder / "a" / FILE).read_text())
+        seen = (folder / "a" / NOT_A_COPY).stat()
+        (folder / "a" / FILE).write_text(json.dumps({**known, "here": [seen.st_ino, seen.st_ctime_ns]}))
 
 
 def test_how_many_nodes_that_are_no_members_are_remembered(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headwater.node.broker import Broker
 from headwater.node.config import Config, ConfigError
-from headwater.node.operations.checking import check_cluster, problems
+from headwater.node.links.checking import check_cluster
+from headwater.node.operations.checking import problems
 from headwater.node.run import run_broker
 from headwater.node.transports.sockets import listen_unix
 
@@ -27,16 +30,30 @@ def test_what_is_of_a_cluster_needs_one(name: str, value: Any, capsys: pytest.Ca
     alone = config(**{name: value})
     said = f"cluster.{name} needs a cluster: name it with --cluster NAME (cluster.name)"
     with pytest.raises(ConfigError, match=r"--cluster NAME"):
-        check_cluster(alone)
+        check_cluster(alone.cluster)
     assert problems(alone) == [said]
     assert run_broker(alone) == 1, "it does not start"
     assert capsys.readouterr().err == f"headwater: {said}\n"
-    check_cluster(config(**{name: value}, name="demo"))
+    check_cluster(config(**{name: value}, name="demo").cluster)
+
+
+def test_an_embedded_broker_asks_for_the_same() -> None:
+    async def start(settings: Config) -> None:
+        async with Broker(settings):
+            raise AssertionError("it has started")
+
+    for settings, said in (
+        (config(join=["a"]), "cluster.join needs a cluster"),
+        (config(name="demo", host="*"), "could join the cluster"),
+        (config(name="demo", advertise="a:b"), "cluster.advertise"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            asyncio.run(start(settings))
 
 
 def test_all_that_is_wrong_is_said() -> None:
     with pytest.raises(ConfigError) as caught:
-        check_cluster(config(join=["a"], neighbours=["b"]))
+        check_cluster(config(join=["a"], neighbours=["b"]).cluster)
     assert len(str(caught.value).splitlines()) == 2
 
 
@@ -46,16 +63,16 @@ TLS = {"certificate": "/no/certificate", "key": "/no/key", "ca": "/no/ca"}
 @pytest.mark.parametrize("host", ["*", "0.0.0.0", "::", "192.0.2.7", "a-name-that-nobody-knows.invalid"])
 def test_other_machines_have_to_show_something(host: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_cluster(config(name="demo", host=host))
+        check_cluster(config(name="demo", host=host).cluster)
     for word in (host, "cluster.secret_file", "[cluster.tls]", "loopback"):
         assert word in str(caught.value)
     for enough in ({"secret": SECRET}, {"secret_file": "secret"}, {"tls": TLS, "node": "a"}):
-        check_cluster(config(name="demo", host=host, **enough))
+        check_cluster(config(name="demo", host=host, **enough).cluster)
 
 
 @pytest.mark.parametrize("where", [{}, {"host": "127.0.0.3"}, {"host": "::1"}, {"unix": "/run/x", "host": "*"}])
 def test_this_machine_has_not(where: dict[str, str]) -> None:
-    check_cluster(config(name="demo", **where))
+    check_cluster(config(name="demo", **where).cluster)
 
 
 def test_a_name_of_this_machine_is_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,20 +80,20 @@ def test_a_name_of_this_machine_is_loopback(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda host, port, **_: [(0, 0, 0, "", (each, port)) for each in known[host]]
     )
-    check_cluster(config(name="demo", host="loop"))
+    check_cluster(config(name="demo", host="loop").cluster)
     with pytest.raises(ConfigError):
-        check_cluster(config(name="demo", host="both"))
+        check_cluster(config(name="demo", host="both").cluster)
 
 
 def test_a_node_with_a_certificate_has_its_name() -> None:
     with pytest.raises(ConfigError, match=r"cluster\.node is not set"):
-        check_cluster(config(name="demo", tls=TLS))
-    check_cluster(config(name="demo", tls={**TLS, "identity": "none"}))
+        check_cluster(config(name="demo", tls=TLS).cluster)
+    check_cluster(config(name="demo", tls={**TLS, "identity": "none"}).cluster)
 
 
 def test_where_others_reach_it_is_an_address() -> None:
     with pytest.raises(ConfigError, match=r"cluster\.advertise: 'a:b' is not of the form host:port"):
-        check_cluster(config(name="demo", advertise="a:b"))
+        check_cluster(config(name="demo", advertise="a:b").cluster)
 
 
 def test_the_files_of_a_cluster_are_read(tmp_path: Path) -> None:

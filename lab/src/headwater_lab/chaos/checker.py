@@ -294,23 +294,26 @@ class Checker:
     # ---- expired -----------------------------------------------------------------------------------------------
 
     def expired(self) -> Iterator[Violation]:
+        for expiry, span, place, event in self._expiring():
+            waited = self.connection[place].at - self.events[span.acknowledged].at
+            text = f"message {event.message} came to {event.client}"
+            if waited > expiry + SLACK and not event.dup:
+                text += f" {waited:.1f} s after it was published, and expires after {expiry} s"
+                yield Violation("expired", place, text)
+            elif event.left is not None:
+                longest = max(1.0, expiry - max(0.0, waited) + SLACK)  # 0 cannot be said
+                shortest = expiry - (event.at - self.events[span.sent].at) - SLACK
+                if not shortest <= event.left <= min(longest, expiry):
+                    text += f" with {event.left} s left, not {shortest:.1f} to {longest:.1f}"
+                    yield Violation("expired", place, text)
+
+    def _expiring(self) -> Iterator[tuple[int, Span, int, Received]]:
+        """What came of messages that expire and were acknowledged: after how many seconds, and where it came."""
         for message, received in self.received.items():
-            note = self.history.notes.get(message)
-            span = self.spans[message]
-            if note is None or note.expiry is None or span.acknowledged == END:
-                continue
-            acknowledged_at = self.events[span.acknowledged].at
-            for place, event in received:
-                waited = self.connection[place].at - acknowledged_at
-                if waited > note.expiry + SLACK and not event.dup:
-                    text = f"message {message} came to {event.client} {waited:.1f} s after it was published"
-                    yield Violation("expired", place, f"{text}, and expires after {note.expiry} s")
-                elif event.left is not None:
-                    longest = max(1.0, note.expiry - max(0.0, waited) + SLACK)  # 0 cannot be said
-                    shortest = note.expiry - (event.at - self.events[span.sent].at) - SLACK
-                    if not shortest <= event.left <= min(longest, note.expiry):
-                        text = f"message {message} came to {event.client} with {event.left} s left"
-                        yield Violation("expired", place, f"{text}, not {shortest:.1f} to {longest:.1f}")
+            note, span = self.history.notes.get(message), self.spans[message]
+            if note is not None and note.expiry is not None and span.acknowledged != END:
+                for place, event in received:
+                    yield note.expiry, span, place, event
 
     # ---- protocol ----------------------------------------------------------------------------------------------
 

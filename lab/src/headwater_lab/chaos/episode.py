@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from random import Random
 from typing import Final
 
 from headwater.disk.crash_points import BROKER_POINTS, STORE_POINTS
 from headwater.routing.shared import DISPATCHERS
 from headwater_lab.chaos.checker import Checker
+from headwater_lab.chaos.draining import Drain, count
 from headwater_lab.chaos.history import (
     Acknowledged,
     Connected,
     Killed,
-    Oddity,
     Received,
     Sent,
     Settled,
@@ -23,7 +22,6 @@ from headwater_lab.chaos.history import (
 )
 from headwater_lab.chaos.lives import BrokerFailed, Lives
 from headwater_lab.chaos.population import populate
-from headwater_lab.chaos.publisher import Publisher
 from headwater_lab.chaos.stored import StoredChecker, stored_rows
 from headwater_lab.chaos.visitors import Prober
 from headwater_lab.chaos.watching import Watching
@@ -84,7 +82,7 @@ class Episode:
         self.world = World(seed, stored)
         self.watching = Watching() if stored else None
         self.outcome = EpisodeOutcome(seed)
-        self.patience = SILENCE
+        self.drain = Drain(self.world, SILENCE)
         populate(self.world)
         lives.settings = {
             "shared_dispatcher": self.random.choice(sorted(DISPATCHERS)),
@@ -163,18 +161,10 @@ class Episode:
         world = self.world
         if self.outcome.kills or self.outcome.counts[STOPS]:
             self._start("")
-        for client in world.clients:
-            client.calm = True
-            client.wake = world.now
-        self._finish("came to its end")
-        for client in world.clients:
-            if isinstance(client, Publisher):
-                for topic in client.topics:
-                    client.publish(topic, client.last_qos(topic))
-        self._finish("came to its end after the last messages")
-        self._until_quiet(lambda: not any(Checker(world.history).lost()))
+        self.drain.end_of_clients()
+        self.drain.until_quiet(lambda: not any(Checker(world.history).lost()))
         self._look("saw the retained messages")
-        self._until_quiet(lambda: True)
+        self.drain.until_quiet(lambda: True)
         self._come_back()
         self.outcome.wrong = [str(each) for each in Checker(world.history).check()]
 
@@ -182,7 +172,7 @@ class Episode:
         for client in self.world.clients:
             if isinstance(client, Prober):
                 client.look_again()
-        self._finish(what)
+        self.drain.finish(what)
 
     def _come_back(self) -> None:
         """After a peaceful end nothing is left to deliver, and the rest is as it was."""
@@ -190,7 +180,7 @@ class Episode:
         self._stop()
         self._start("")
         self._look("came back after a peaceful end")
-        self._until_quiet(lambda: True)
+        self.drain.until_quiet(lambda: True)
 
     def _stop(self) -> None:
         self.lives.stop()
@@ -209,51 +199,7 @@ class Episode:
         found = StoredChecker(self.world.history, rows, watching.rows).check()
         self.outcome.wrong += [str(each) for each in found]
 
-    def _finish(self, what: str) -> None:
-        clients = self.world.clients
-        if not self._wait(lambda: all(client.finished() for client in clients)):
-            for client in clients:
-                if not client.finished():
-                    self.world.note(Oddity(self.world.now, client.name, f"never {what}: {client.state()}"))
-
-    def _wait(self, done: Callable[[], bool]) -> bool:
-        """Until it is so, or nothing has happened for long: after the first time, not so long."""
-        world = self.world
-        seen, since = 0, world.now
-        while not done():
-            world.turn()
-            if len(world.history.events) != seen:
-                seen, since = len(world.history.events), world.now
-            elif world.now > since + self.patience:
-                self.patience = 1.0
-                return False
-        return True
-
-    def _until_quiet(self, satisfied: Callable[[], bool]) -> None:
-        """Until nothing comes any more and nothing is missing, or nothing has come for long."""
-        world = self.world
-        last_news = world.now
-        while True:
-            seen = len(world.history.events)
-            self._round_trip()
-            if len(world.history.events) != seen:
-                last_news = world.now
-            elif satisfied() or world.now > last_news + self.patience:
-                return
-
-    def _round_trip(self) -> None:
-        """All have had an answer to a ping, so they have what was sent before."""
-        clients = self.world.clients
-        for client in clients:
-            client.pongs = 0
-            client.ping()
-        self.world.run_until(lambda: all(client.pongs for client in clients), self.patience)
-
     def _count(self) -> None:
-        counts = self.outcome.counts
         history = self.world.history
-        for event in history.events:
-            if isinstance(event, Sent | Acknowledged | Received | Connected):
-                counts[type(event).__name__.lower()] += 1
-        counts["published"] = len(history.notes)
-        counts["events"] = len(history.events)
+        count(self.outcome.counts, history, Sent, Acknowledged, Received, Connected)
+        self.outcome.counts["events"] = len(history.events)

@@ -71,15 +71,11 @@ class ClusterChecker(Checker):
 
     def expired(self) -> Iterator[Violation]:
         """Time counts wherever a message waits, also for another node; not while it is on its way there."""
-        for message, received in self.received.items():
-            note, span = self.history.notes.get(message), self.spans[message]
-            if note is None or note.expiry is None or span.acknowledged == END:
-                continue
-            for place, event in received:
-                waited = event.at - self.events[span.acknowledged].at
-                text = f"message {message} came to {event.client} {waited:.1f} s after it was acknowledged"
-                if event.left is not None and event.left > max(1.0, note.expiry - waited + self._on_the_way):
-                    yield Violation("expired", place, f"{text}, with {event.left} s left")
-                is_late = waited > note.expiry + self._on_the_way and not event.dup
-                if is_late and event.at - self.connection[place].at > SLACK:
-                    yield Violation("expired", place, f"{text}, and expires after {note.expiry} s")
+        for expiry, span, place, event in self._expiring():
+            waited = event.at - self.events[span.acknowledged].at
+            text = f"message {event.message} came to {event.client} {waited:.1f} s after it was acknowledged"
+            if event.left is not None and event.left > max(1.0, expiry - waited + self._on_the_way):
+                yield Violation("expired", place, f"{text}, with {event.left} s left")
+            is_late = waited > expiry + self._on_the_way and not event.dup
+            if is_late and event.at - self.connection[place].at > SLACK:
+                yield Violation("expired", place, f"{text}, and expires after {expiry} s")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
 
-from headwater_lab.chaos.history import Acknowledged, Oddity, Received, Sent, Settled
+from headwater_lab.chaos.draining import Drain, count
+from headwater_lab.chaos.history import Acknowledged, Received, Sent, Settled
 from headwater_lab.chaos.lives import BrokerFailed
-from headwater_lab.chaos.publisher import Publisher
 from headwater_lab.chaos.subscriber import Subscriber
 from headwater_lab.cluster_chaos.checker import ClusterChecker, Fault, Parted, Rejoined
 from headwater_lab.cluster_chaos.faults import APART, LONGEST, FaultOf, Faults
@@ -66,7 +65,7 @@ class ClusterEpisode:
         self.healed: list[tuple[str, float]] = []
         """By kind of fault, seconds."""
         self._faults = faults
-        self._silence = SILENCE
+        self.drain = Drain(self.world, SILENCE)
         self._is_peopled = False
         populate(self.world, rate=15)
         settings = {
@@ -189,11 +188,11 @@ class ClusterEpisode:
 
     def part(self, name: str) -> None:
         """A node is about to leave: what it is owed has to be there before."""
-        self._calm(True)
-        self._finish("came to its end before a node left")
-        self._until_quiet(lambda: not any(self._checker().lost()))
+        self.drain.calm(True)
+        self.drain.finish("came to its end before a node left")
+        self.drain.until_quiet(lambda: not any(self._checker().lost()))
         self.world.note(Parted(self.world.now, name))
-        self._calm(False)
+        self.drain.calm(False)
 
     def forget(self, name: str) -> None:
         """All others, as soon as they hold it for dead."""
@@ -216,21 +215,9 @@ class ClusterEpisode:
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
-    def _calm(self, is_calm: bool) -> None:
-        for client in self.world.clients:
-            client.calm = is_calm
-            client.wake = min(client.wake, self.world.now)
-
     def _drain(self) -> None:
-        world = self.world
-        self._calm(True)
-        self._finish("came to its end")
-        for client in world.clients:
-            if isinstance(client, Publisher):
-                for topic in client.topics:
-                    client.publish(topic, client.last_qos(topic))
-        self._finish("came to its end after the last messages")
-        self._until_quiet(lambda: not any(self._checker().lost()))
+        self.drain.end_of_clients()
+        self.drain.until_quiet(lambda: not any(self._checker().lost()))
         self._come_back()
         self.outcome.wrong += [str(each) for each in self._checker().check()]
         for node in self.nodes.values():
@@ -244,58 +231,11 @@ class ClusterEpisode:
         for name in self.nodes:
             self.start(name)
         self._link()
-        self._finish("came back after a peaceful end")
-        self._until_quiet(lambda: True)
-
-    def _finish(self, what: str) -> None:
-        clients = self.world.clients
-        if not self._wait(lambda: all(client.finished() for client in clients)):
-            for client in clients:
-                if not client.finished():
-                    self.world.note(Oddity(self.world.now, client.name, f"never {what}: {client.state()}"))
-
-    def _wait(self, done: Callable[[], bool]) -> bool:
-        """Until it is so, or nothing has happened for long: after the first time, not so long."""
-        world = self.world
-        seen, since = 0, world.now
-        while not done():
-            world.turn()
-            if len(world.history.events) != seen:
-                seen, since = len(world.history.events), world.now
-            elif world.now > since + self._silence:
-                self._silence = 1.0
-                return False
-        return True
-
-    def _until_quiet(self, satisfied: Callable[[], bool]) -> None:
-        """Until nothing comes any more and nothing is missing, or nothing has come for long."""
-        world = self.world
-        last_news = world.now
-        while True:
-            seen = len(world.history.events)
-            self._round_trip()
-            if len(world.history.events) != seen:
-                last_news = world.now
-            elif satisfied():
-                return
-            elif world.now > last_news + self._silence:
-                self._silence = 1.0
-                return
-
-    def _round_trip(self) -> None:
-        """All have had an answer to a ping, so they have what was sent before."""
-        clients = self.world.clients
-        for client in clients:
-            client.pongs = 0
-            client.ping()
-        self.world.run_until(lambda: all(client.pongs for client in clients), self._silence)
+        self.drain.finish("came back after a peaceful end")
+        self.drain.until_quiet(lambda: True)
 
     def _checker(self) -> ClusterChecker:
         return ClusterChecker(self.world.history, 2 * LONGEST * self.patience_of_links)
 
     def _count(self) -> None:
-        counts = self.outcome.counts
-        for event in self.world.history.events:
-            if isinstance(event, Sent | Acknowledged | Received):
-                counts[type(event).__name__.lower()] += 1
-        counts["published"] = len(self.world.history.notes)
+        count(self.outcome.counts, self.world.history, Sent, Acknowledged, Received)

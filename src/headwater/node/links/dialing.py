@@ -37,12 +37,25 @@ DIAL_TIMEOUT: Final = 5.0
 MOST_TRIED: Final = 8
 """Addresses of one name that are tried."""
 
+ALERTS: Final = {
+    "unknown ca": " (its cluster.tls.ca has no authority that has signed this node's certificate)",
+    "certificate required": " (this node has shown no certificate)",
+    "certificate expired": " (this node's certificate)",
+    "certificate revoked": " (this node's certificate)",
+    "protocol version": " (its cluster.tls.minimum_version)",
+}
+"""What the alerts mean that a door sends."""
+
 Done = Callable[[Channel | None, str], None]
 
 
 class Dialer(Entrance):
+    """Ports in `not_for_nodes` are of other listeners of this broker, which are not dialed: it would be a client that
+    breaks the protocol, and may be banned for it."""
+
     def __init__(self, core: Core, contexts: LinkContexts | None, resolver: Resolver) -> None:
         super().__init__()
+        self.not_for_nodes: set[int] = set()
         self._core = core
         self._contexts = contexts
         self._resolver = resolver
@@ -104,6 +117,8 @@ class Dialer(Entrance):
         for number, host in enumerate(hosts):
             share = (deadline - time.monotonic()) / (len(hosts) - number)
             try:
+                if seed.port in self.not_for_nodes and is_of_this_machine(host):
+                    raise OSError("this node listens there, but not for nodes")
                 async with asyncio.timeout(share):
                     return await _connect_tcp(host, seed.port), Seed(host, seed.port)
             except OSError as error:
@@ -167,7 +182,8 @@ class Securing(Unclaimed):
 
     def lost(self) -> None:
         super().lost()
-        self._end(None, (self._tls.failure if self._tls is not None else "") or self._reason)
+        failure = self._tls.failure if self._tls is not None else ""
+        self._end(None, refusal(failure) if failure else self._reason)
 
     def cancel(self) -> None:
         self._secured = None
@@ -188,6 +204,17 @@ class Securing(Unclaimed):
             secured(channel, reason)
 
 
+def refusal(failure: str) -> str:
+    """Why TLS failed, for people: of an alert, what the other node has against this one."""
+    words = failure.replace("_", " ").lower()
+    _, is_alert, alert = words.partition("alert ")
+    if "wrong version number" in words:
+        return "the other node speaks no TLS there (cluster.tls)"
+    if not is_alert:
+        return f"this node does not trust the other one's certificate: {failure}" if "certificate" in words else failure
+    return f"the other node refused TLS: {alert}{ALERTS.get(alert, '')}"
+
+
 async def _connect_tcp(host: str, port: int) -> socket.socket:
     """Raises OSError."""
     [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
@@ -203,6 +230,17 @@ async def _connect_tcp(host: str, port: int) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def is_of_this_machine(host: str) -> bool:
+    """Whether a numeric address is one of this machine's: only those can be bound."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host.partition("%")[0], 0))
+        except OSError:
+            return False
+    return True
 
 
 def is_own(connection: socket.socket) -> bool:

@@ -1,8 +1,17 @@
 """Who this node is: an id that it keeps, and the number of its life (`boot`), which grows with each start.
 
-Both are in `cluster.json` in the data folder. The boot is the time of the start in seconds, or one more than the last
-one if the clock has gone back: so it grows even where the file was lost, or there is no data folder and the id is a
+    cluster.json    {"node": "a", "boot": 1234, "since": 1200, "here": [inode, ctime of cluster.here in ns]}
+    cluster.here    empty, and never touched
+
+A boot is in the name of each message, so no two lives may share one. It is the time of the start in quarters of a
+second since 2026, which fit its four bytes until 2060 (a process cannot start twice in one), or one more than the last
+one in this folder or this process. So it grows even where the file was lost, or there is no data folder and the id is a
 setting.
+
+A data folder that is a copy may be older than what other nodes have had of this one: positions in its spools then mean
+other messages. The time at which the status of a file changed cannot be copied, so `cluster.here` tells a copy from the
+original, and `headwater restore` and `repair` delete it. From then on (`since`) spools have new names: what waited when
+the copy was made is sent again, and nothing new is taken for something old.
 """
 
 from __future__ import annotations
@@ -14,11 +23,18 @@ from secrets import token_hex
 from typing import Final, NamedTuple
 
 from headwater.disk.files import sync_folder, write_whole
+from headwater.node.persistence.folder import NOT_A_COPY
 from headwater.node.settings import ConfigError
 from headwater.peering.frames.fields import is_node_id
 from headwater.peering.frames.frame import MAX_BOOT
 
 FILE: Final = "cluster.json"
+EPOCH: Final = 1_767_225_600
+"""2026-01-01, in seconds of Unix time."""
+PER_SECOND: Final = 4
+
+_last: dict[str, int] = {}
+"""The last boot of each node in this process."""
 
 
 class Identity(NamedTuple):
@@ -26,35 +42,68 @@ class Identity(NamedTuple):
     boot: int
     is_kept: bool
     """Whether this node can come back: nobody need keep anything for one whose id was made up and kept nowhere."""
+    since: int
+    """The first life in this folder, as far as it is no copy: spools that were named before are to have new names."""
 
 
 def begin_life(folder: Path | None, wanted: str) -> Identity:
     """The next life of the node that is kept in this folder, or of a new one; `wanted` is the id in the settings.
     Raises ConfigError."""
-    known: dict[str, object] = {}
-    if folder is not None and (folder / FILE).exists():
-        try:
-            known = json.loads((folder / FILE).read_text())
-            node, boot = known["node"], known["boot"]
-            if not isinstance(node, str) or not is_node_id(node):
-                raise ValueError("it has no id of a node")
-            if type(boot) is not int or not 0 <= boot <= MAX_BOOT:
-                raise ValueError("it has no boot")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{folder / FILE} cannot be used ({error}); delete it to be a new node") from None
+    if folder is None or not (folder / FILE).exists():
+        node, last, since = wanted or f"node-{token_hex(4)}", 0, 0
+    else:
+        node, last, since = _read(folder)
         if wanted and wanted != node:
             raise ConfigError(
                 f"cluster.node is {wanted!r}, and {folder} is the data folder of node {node!r}: other nodes owe that "
                 f"one messages. Use its id, or, to be a new node all the same, delete {folder / FILE}"
             )
-        wanted = node
-        last = boot
-    else:
-        last = 0
-    node, boot = wanted or f"node-{token_hex(4)}", min(max(last + 1, int(time.time())), MAX_BOOT)
+    boot = _next_boot(node, last)
+    since = since or boot
     if folder is not None:
+        here = _mark(folder) if since == boot else _seen(folder)
         fresh = folder / f"{FILE}.new"
-        write_whole(fresh, json.dumps({"node": node, "boot": boot}).encode() + b"\n")
+        content = {"node": node, "boot": boot, "since": since, "here": here}
+        write_whole(fresh, json.dumps(content).encode() + b"\n")
         fresh.replace(folder / FILE)
         sync_folder(folder)
-    return Identity(node, boot, is_kept=bool(folder or wanted))
+    return Identity(node, boot, bool(folder or wanted), since)
+
+
+def _next_boot(node: str, last: int) -> int:
+    last = max(last, _last.get(node, 0))
+    _last[node] = min(max(last + 1, int((time.time() - EPOCH) * PER_SECOND)), MAX_BOOT)
+    return _last[node]
+
+
+def _read(folder: Path) -> tuple[str, int, int]:
+    """Node, boot and `since`, 0 if the folder is a copy."""
+    try:
+        known = json.loads((folder / FILE).read_text())
+        node, boot = known["node"], known["boot"]
+        if not isinstance(node, str) or not is_node_id(node):
+            raise ValueError("it has no id of a node")
+        if type(boot) is not int or not 0 <= boot <= MAX_BOOT:
+            raise ValueError("it has no boot")
+        since = known.get("since")
+        if type(since) is not int or not 0 < since <= boot or known.get("here") != _seen(folder):
+            since = 0
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{folder / FILE} cannot be used ({error}); delete it to be a new node") from None
+    return node, boot, since
+
+
+def _seen(folder: Path) -> list[int]:
+    """What tells the file from any copy of it; empty: there is none."""
+    try:
+        found = (folder / NOT_A_COPY).stat()
+    except FileNotFoundError:
+        return []
+    return [found.st_ino, found.st_ctime_ns]
+
+
+def _mark(folder: Path) -> list[int]:
+    """From now on it is no copy."""
+    (folder / NOT_A_COPY).unlink(missing_ok=True)
+    (folder / NOT_A_COPY).touch(mode=0o600)
+    return _seen(folder)

@@ -52,6 +52,7 @@ UP: Final = 3
 PARTING: Final = 4
 """This node has left, and the other one is to end the connection when it has heard of it."""
 CLOSED: Final = 5
+LOST: Final = "the connection was lost"
 ALREADY: Final = "there is a link already"
 MOVING: Final = 65536
 """Bytes between two heartbeats with which a frame that is not whole makes progress."""
@@ -346,7 +347,7 @@ class Link(Peer):
         if self.phase != CLOSED:
             was_up = self.phase == UP
             self.phase = CLOSED
-            self.why = self.why or "the connection was lost"
+            self.why = self.why or LOST
             self.links.is_down(self, was_up)
 
     def _write(self, data: bytes) -> None:

@@ -1,8 +1,12 @@
 """Where other nodes come in.
 
 Anybody who reaches the port can open a connection, so those that have not proved to be a node are few, few of one
-address, and have little time. One too many is closed at once: nodes try again, and a node that is proven no longer
+address, and have little time. Where a bound is reached, the oldest gives way, as among clients (protocol/strangers.py):
+of the new one's address if that has too many, else of the address that has most. So a crowd that says nothing keeps no
+node out: a node says its Hello within milliseconds, and its address has one connection. A node that is proven no longer
 counts here (`settled`).
+
+A stranger can come as often as it likes: the log has the first one, and then how many there were.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ MOST_UNPROVEN: Final = 64
 MOST_UNPROVEN_OF_ONE_ADDRESS: Final = 8
 HELLO_TIMEOUT: Final = 5.0
 """Seconds for the TLS handshake and the Hello together."""
+TELL_AGAIN: Final = 10.0
+"""Seconds between two lines of the log about strangers."""
 LATER: Final = 1.0
 """Seconds for which nobody is accepted when that has failed."""
 UNIX_MODE: Final = 0o660
@@ -54,9 +60,11 @@ class LinkDoor(Entrance):
         self._accepted = accepted
         self._sockets: list[socket.socket] = []
         self._unproven: dict[Channel, Timer] = {}
-        """And when their time is over. Those that have gone stay here until the next one comes."""
-        self.refused = 0
-        """Connections for which there was no room."""
+        """And when their time is over, the oldest first. Those that have gone stay here until the next one comes."""
+        self.cut_off = 0
+        """Connections that gave way to newer ones, or said nothing in time."""
+        self._untold = 0
+        self._told_at = -TELL_AGAIN
 
     def __str__(self) -> str:
         settings = self._settings
@@ -153,12 +161,7 @@ class LinkDoor(Entrance):
         core = self._core
         host = "" if isinstance(peer, str) else peer[0]
         address = str(self) if isinstance(peer, str) else address_text(peer[0], peer[1])
-        bound = self._bound_reached(host)
-        if bound:
-            self.refused += 1
-            log.info("%s was turned away: %s", address, bound)
-            connection.close()
-            return
+        self._make_room(network_of(host))
         channel = open_channel(core, self, connection, address, not host or is_loopback(host))
         if self._contexts is not None:
             add_tls(core, channel, self._contexts.server, _nothing_more, True)
@@ -169,17 +172,32 @@ class LinkDoor(Entrance):
             raise
         self._unproven[channel] = core.timers.at(core.hot.now + HELLO_TIMEOUT, partial(self._time_is_over, channel))
 
-    def _bound_reached(self, host: str) -> str:
-        """By another connection from there ("": by a Unix socket)."""
+    def _make_room(self, network: str) -> None:
+        """For one more connection of there ("": by a Unix socket)."""
         self._forget_gone()
-        if len(self._unproven) >= MOST_UNPROVEN:
-            return f"{MOST_UNPROVEN} connections have not said Hello"
-        if host:
-            network = network_of(host)
-            same = sum(network_of(host_of(channel.address)) == network for channel in self._unproven)
-            if same >= MOST_UNPROVEN_OF_ONE_ADDRESS:
-                return f"{same} connections of its address have not said Hello"
-        return ""
+        crowds: dict[str, list[Channel]] = {}
+        for channel in self._unproven:
+            crowds.setdefault(_network(channel), []).append(channel)
+        same = crowds.get(network, [])
+        if network and len(same) >= MOST_UNPROVEN_OF_ONE_ADDRESS:
+            self._cut_off(same[0], f"{len(same)} connections of its address have not said Hello")
+        elif len(self._unproven) >= MOST_UNPROVEN:
+            largest = max(crowds.values(), key=len)
+            self._cut_off(largest[0], f"{MOST_UNPROVEN} connections have not said Hello")
+
+    def _cut_off(self, channel: Channel, why: str) -> None:
+        self._core.timers.cancel(self._unproven.pop(channel))
+        self._core.lost(channel)
+        self._tell(channel.address, why)
+
+    def _tell(self, address: str, why: str) -> None:
+        self.cut_off += 1
+        self._untold += 1
+        now = self._core.hot.now
+        if now >= self._told_at + TELL_AGAIN:
+            others = f" (and {self._untold - 1} others since the last such line)" if self._untold > 1 else ""
+            log.info("%s was cut off: %s%s", address, why, others)
+            self._told_at, self._untold = now, 0
 
     def _forget_gone(self) -> None:
         for channel in [each for each in self._unproven if each.fd < 0]:
@@ -188,8 +206,12 @@ class LinkDoor(Entrance):
     def _time_is_over(self, channel: Channel) -> None:
         del self._unproven[channel]
         if channel.fd >= 0:
-            log.info("%s said no Hello within %g s", channel.address, HELLO_TIMEOUT)
             self._core.lost(channel)
+            self._tell(channel.address, f"no Hello within {HELLO_TIMEOUT:g} s")
+
+
+def _network(channel: Channel) -> str:
+    return network_of(host_of(channel.address)) if channel.over_tcp else ""
 
 
 def _nothing_more(channel: Channel) -> None:

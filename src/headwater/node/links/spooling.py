@@ -129,6 +129,8 @@ class Spooling(Contributor):
         self.disown = disown
         self.ends: dict[str, PeerEnd] = {}
         self._made = 0
+        self.since = 0
+        """Boot: spools with names of earlier ones are from an older copy of this node's disk (identity.py)."""
         self.members: dict[str, str] = {}
         self._journal: Journal | None = core.journal
         self._journaled: JournalStorage | None = None
@@ -171,6 +173,9 @@ class Spooling(Contributor):
             name = self._new_name()
             most = min(self.max_bytes, UNPROVEN)
             spool = LinkSpool(self._storage, peer, name, most, hop_limit=self.forwarding.hop_limit)
+            if spool.spool >> 32 < self.since:
+                spool.rename(name)
+                self.touch()
             end = PeerEnd(self.core.hot, peer, spool, Applied(*self._applied.pop(peer, (0, 0))))
             self.ends[peer] = end
             if spool.waiting:
@@ -184,11 +189,11 @@ class Spooling(Contributor):
     def resume(self, end: PeerEnd, resume: Resume) -> None:
         """The peer says how far it has come. Raises MalformedFrame."""
         spool = end.spool
-        if resume.spool == spool.spool and resume.position > spool.durable and not end.is_renamed:
+        if resume.spool == spool.spool and resume.position > min(spool.durable, spool.recovered) and not end.is_renamed:
             log.warning(
                 "node %s has had more of this node than its disk has (%d, and here are %d): it is an older copy. "
                 "What waits for that node is sent again",
-                *(end.peer, resume.position, spool.durable),
+                *(end.peer, resume.position, min(spool.durable, spool.recovered)),
             )
             end.is_renamed = True
             spool.rename(self._new_name())

@@ -1,9 +1,9 @@
 """What keeps a broker from starting with its settings: found before it starts, by the code that would find it then.
 
-`check_needs`, `check_cluster` and `cannot_listen` are what a start itself uses (node/run.py). `problems` goes through
-all that a start looks at, and says everything that is wrong and not only the first: libraries, settings that need each
-other, files, places to listen on, the data folder. Places are listened on for a moment, and the data folder is locked
-for one; nothing is made or changed.
+`check_needs` and `cannot_listen` are what a start itself uses (node/run.py), `check_cluster` what every broker does.
+`problems` goes through all that a start looks at, and says everything that is wrong and not only the first: libraries,
+settings that need each other, files, places to listen on, the data folder. Places are listened on for a moment, and the
+data folder is locked for one; nothing is made or changed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Final
 
 from headwater.disk.errors import StorageError
 from headwater.node.config import Config
-from headwater.node.links.settings import PORT, SHORTEST_SECRET, ClusterSettings
+from headwater.node.links.checking import check_cluster
+from headwater.node.links.settings import SHORTEST_SECRET, ClusterSettings
 from headwater.node.settings import ConfigError
 from headwater.node.transports.contexts import CertificateError
 from headwater.node.transports.settings import ListenerSettings, TlsSettings
-from headwater.node.transports.sockets import EVERYWHERE, address_text, close_all, is_loopback, listen_tcp, listen_unix
-from headwater.peering.membership.seeds import parse_seed
+from headwater.node.transports.sockets import address_text, close_all, listen_tcp, listen_unix
 
 ADMIN_NEEDS: Final = ("fastapi", "uvicorn", "prometheus_client")
 STORE_NEEDS: Final = ("rocksdict", "numpy", "orjson", "zstandard")
@@ -54,7 +54,7 @@ def problems(config: Config, *, is_running: bool = False) -> list[str]:
 
 def _checks(config: Config, is_running: bool) -> Iterator[Callable[[], object]]:
     yield partial(check_needs, config)
-    yield partial(check_cluster, config)
+    yield partial(check_cluster, config.cluster)
     yield partial(_check_logs, config)
     yield from _files(config)
     if not is_running:
@@ -80,51 +80,6 @@ def check_needs(config: Config) -> None:
 
 
 # ---- the cluster -------------------------------------------------------------------------------------------------
-
-
-def check_cluster(config: Config) -> None:
-    """Whether the settings of a cluster go together. Raises ConfigError, a line for each that does not."""
-    wrong = list(_wrong_with(config.cluster))
-    if wrong:
-        raise ConfigError("\n".join(wrong))
-
-
-def _wrong_with(cluster: ClusterSettings) -> Iterator[str]:
-    if not cluster.enabled:
-        for name in ("join", "join_file", "neighbours"):
-            if getattr(cluster, name):
-                yield f"cluster.{name} needs a cluster: name it with --cluster NAME (cluster.name)"
-        return
-    if cluster.advertise:
-        try:
-            parse_seed(cluster.advertise, PORT)
-        except ValueError as error:
-            yield f"cluster.advertise: {error}"
-    if cluster.tls is not None and cluster.tls.identity != "none" and not cluster.node:
-        yield (
-            "cluster.node is not set, and has to be the name in this node's certificate: set it (--node NAME), or set "
-            'cluster.tls.identity = "none"'
-        )
-    has_secret = cluster.secret.get_secret_value() or cluster.secret_file
-    if cluster.tls is None and not has_secret and _reaches_out(cluster):
-        where = address_text(cluster.host, cluster.port)
-        yield (
-            f"anybody who reaches {where} (cluster.host, cluster.port) could join the cluster: set cluster.secret_file "
-            "(`openssl rand -hex 32` makes a secret) or [cluster.tls], or listen on loopback"
-        )
-
-
-def _reaches_out(cluster: ClusterSettings) -> bool:
-    """Whether other machines may connect to this node, as nodes."""
-    if cluster.unix or cluster.host == "localhost" or is_loopback(cluster.host):
-        return False
-    if cluster.host == EVERYWHERE:
-        return True
-    try:
-        found = socket.getaddrinfo(cluster.host, cluster.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # a name that nobody knows: listening says so
-        return True
-    return not all(is_loopback(str(address[0])) for _, _, _, _, address in found)
 
 
 def _cluster_files(cluster: ClusterSettings) -> Iterator[Callable[[], object]]:

@@ -36,6 +36,7 @@ from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.folder import (
     DESCRIPTION,
     MESSAGES,
+    NOT_A_COPY,
     STORE,
     UNFINISHED,
     Description,
@@ -317,6 +318,7 @@ def restore(backup: Path, path: Path, *, force: bool = False) -> Manifest:
                 (path / UNFINISHED).unlink(missing_ok=True)
             raise
         restored = None if manifest.messages is None else messages
+        (path / NOT_A_COPY).unlink(missing_ok=True)
         write_description(path, Description(manifest.schema, store, old, restored))
         tidy(path)
     return manifest

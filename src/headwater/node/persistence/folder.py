@@ -9,6 +9,8 @@
     DIR/damaged/            log files as they were found, if their end was damaged; nobody reads them
     DIR/damaged-TIME/       those that `headwater repair` found
     DIR/snapshot-TIME/      while a backup of a running broker is made
+    DIR/cluster.json        the node's id in its cluster (links/identity.py)
+    DIR/cluster.here        missing, or another file: what is here may be older than what other nodes have seen
 
 `headwater.json` comes into being last, so a folder that has it has a store. `headwater.json.new` alone is a folder
 whose making was cut off: nothing in it was ever promised to anybody. To put another store in the place of the old one,
@@ -38,6 +40,7 @@ DESCRIPTION: Final = "headwater.json"
 UNFINISHED: Final = "headwater.json.new"
 STORE: Final = "store"
 FORMAT: Final = "headwater-data"
+NOT_A_COPY: Final = "cluster.here"
 
 _NAME: Final = re.compile(r"store(-[0-9TZ-]+)?")
 _RESTORED: Final = re.compile(r"messages-[0-9TZ-]+")

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from headwater.disk.lock import locked
 from headwater.disk.repair import Damage, examine, salvage
 from headwater.node.persistence.backend import Backend
-from headwater.node.persistence.folder import MESSAGES, read_description, tidy, unused_name
+from headwater.node.persistence.folder import MESSAGES, NOT_A_COPY, read_description, tidy, unused_name
 from headwater.node.persistence.records import DELIVERY, MESSAGE, RECEIVED, SESSION, delivery_in, number_in
 from headwater.node.persistence.rocks import RocksBackend
 
@@ -50,6 +50,7 @@ def repair(folder: Path) -> Repair:
     found = look_at(folder)
     with locked(folder):
         tidy(folder)
+        (folder / NOT_A_COPY).unlink(missing_ok=True)  # what is lost, other nodes may have had
         kept = folder / unused_name(folder, "damaged")
         if found.damages:
             kept.mkdir(mode=0o700)
