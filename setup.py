@@ -29,6 +29,11 @@ IN_C = [
     ),
 ]
 COMMANDS_THAT_COMPILE = {"bdist_wheel", "build", "build_ext", "install"}
+# mypyc indents what it writes ever more, and gcc's warning about misleading indentation (of -Wall, one of Python's own
+# flags) reads so large a file again and again: more than half of the time, for nothing. Hidden symbols
+# cannot be replaced from outside, so that calls between modules are direct, or inlined. mypyc makes errors of warnings,
+# but what another compiler thinks of generated code is no reason to do without it.
+FLAGS = ["-Wno-misleading-indentation", "-fvisibility=hidden", "-Wno-error"]
 
 
 def notice(text: str) -> None:
@@ -56,11 +61,17 @@ def extensions() -> list[Extension]:
     except (Exception, SystemExit) as error:  # mypyc exits when it finds a type error
         notice(f"mypyc failed ({error}), so the hot modules are installed as plain Python")
         return []
+    for extension in made:
+        extension.extra_compile_args = [*extension.extra_compile_args, *FLAGS]
     return [*made, *IN_C]
 
 
 class OptionalBuildExt(build_ext):
-    """Builds all extensions or none of them."""
+    """Builds all extensions or none of them, the small ones while the large one keeps a processor busy."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
         try:
