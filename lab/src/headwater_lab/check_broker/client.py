@@ -129,10 +129,12 @@ class Client:
             async with asyncio.timeout(timeout):
                 answer = await connection.receive()
         except (TimeoutError, RemoteProtocolError) as problem:
-            connection.close(by_us=True, abort=True)
             if isinstance(problem, RemoteProtocolError):
                 self._odd(connection, f"answered CONNECT with what is no packet: {problem}")
             answer = None
+        except asyncio.CancelledError:
+            connection.close(by_us=True, abort=True)
+            raise
         if not isinstance(answer, Connack) or answer.reason:
             self._not_connected(operation, connection, answer)
             return False
@@ -291,6 +293,7 @@ class Client:
                     self._handle(connection, packet)
         except RemoteProtocolError as problem:
             self._odd(connection, f"got what is no packet: {problem}")
+        finally:
             connection.close(by_us=True, abort=True)
         if connection is self.connection:
             self.connection = None

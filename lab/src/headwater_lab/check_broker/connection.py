@@ -51,25 +51,25 @@ class Connection:
         """Its end is in the history."""
         self._frames = PacketReader()
         self._waiting: deque[tuple[int, bytes]] = deque()
-        self._reader: asyncio.StreamReader
-        self._writer: asyncio.StreamWriter
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def open(self) -> None:
         """Raises OSError."""
-        self._reader, self._writer = await asyncio.open_connection(*self.target)
-        opened: socket.socket = self._writer.get_extra_info("socket")
+        self._streams = await asyncio.open_connection(*self.target)
+        opened: socket.socket = self._streams[1].get_extra_info("socket")
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, packet: Packet) -> None:
         """What a connection that is over is given is gone: nobody will know."""
-        if not self.closed.is_set():
-            self._writer.write(encode(packet, self.version))
+        if not self.closed.is_set() and self._streams is not None:
+            self._streams[1].write(encode(packet, self.version))
 
     async def receive(self) -> Packet | None:
         """The next packet; None: the other side has closed. Raises RemoteProtocolError."""
+        assert self._streams is not None
         while not self._waiting:
             try:
-                data = await self._reader.read(READ_SIZE)
+                data = await self._streams[0].read(READ_SIZE)
             except OSError:
                 data = b""
             if not data:
@@ -85,10 +85,13 @@ class Connection:
             return
         self.by_us = by_us
         self.closed.set()
+        if self._streams is None:
+            return
+        writer = self._streams[1]
         if abort:
             with contextlib.suppress(OSError):
-                opened: socket.socket = self._writer.get_extra_info("socket")
+                opened: socket.socket = writer.get_extra_info("socket")
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
-            self._writer.transport.abort()
+            writer.transport.abort()
         else:
-            self._writer.close()
+            writer.close()

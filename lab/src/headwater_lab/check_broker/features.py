@@ -46,8 +46,11 @@ async def find_features(surroundings: Surroundings, version: int | None, wait: f
         features.remarks.append("MQTT 5.0 is refused: checked with 3.1.1")
     connack = answers[0][1]
     probe = Client(dataclasses.replace(surroundings, history=History()), "probe")
-    await _probe_qos(probe, surroundings.targets[0], features)
-    await _probe_shared(probe, surroundings.targets[0], features)
+    try:
+        await _probe_qos(probe, surroundings.targets[0], features)
+        await _probe_shared(probe, surroundings.targets[0], features)
+    finally:
+        probe.cut()
     offered = connack.properties
     if offered is not None and offered.retain_available == 0:
         features.retained = False
@@ -56,7 +59,6 @@ async def find_features(surroundings: Surroundings, version: int | None, wait: f
         features.shared = False
     if not features.shared:
         features.remarks.append("shared subscriptions are not available: not checked")
-    await probe.leave()
     return features
 
 
