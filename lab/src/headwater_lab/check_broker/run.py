@@ -45,7 +45,7 @@ class Settings:
     faults: Sequence[FaultCommands] = ()
     fault_every: float = 4.0
     fault_lasts: float = 4.0
-    settle: float = 30.0
+    settle: float = 45.0
     """Seconds that what is owed may take at most, after everything is healed."""
     timeout: float = 5.0
     wait: float = 15.0

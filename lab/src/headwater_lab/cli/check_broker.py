@@ -46,7 +46,7 @@ def check(
     fault_lasts: Annotated[float, typer.Option(min=0.1, help="Seconds that a fault lasts at most.")] = 4.0,
     settle: Annotated[
         float, typer.Option(min=1, help="Seconds that what is owed may take after the last fault.")
-    ] = 30.0,
+    ] = 45.0,
     mqtt: Annotated[str, typer.Option(help="5, 3 (3.1.1), or auto: 5 if the broker takes it.")] = "auto",
     username: Annotated[str | None, typer.Option("--username", "-u", help="For all clients.")] = None,
     password: Annotated[

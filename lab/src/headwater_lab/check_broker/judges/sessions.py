@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater_lab.check_broker.history import Connect, Ended, History, Outcome
+from headwater_lab.check_broker.history import NEVER, Connect, Ended, History, Outcome, Subscription
 from headwater_lab.check_broker.judges import Verdict
+from headwater_lab.check_broker.judges.calm import Calm
 from headwater_lab.check_broker.promises import Promise
 
 TAKE_OVER_LIMIT: Final = 5.0
@@ -13,29 +14,44 @@ TAKE_OVER_LIMIT: Final = 5.0
 
 
 def judge_sessions(history: History) -> list[Verdict]:
-    session, take_over = Verdict(Promise.SESSION), Verdict(Promise.TAKE_OVER)
+    """The last verdict is about sessions without subscriptions."""
+    session, take_over, empty = Verdict(Promise.SESSION), Verdict(Promise.TAKE_OVER), Verdict(Promise.EMPTY_SESSION)
     last: dict[str, Connect] = {}
     perhaps: set[str] = set()
     """Clients of which a CONNECT without an answer may have made a session, or ended one."""
-    ends = {each.connection: each for each in history.of(Ended)}
-    over = history.lasted
+    subscribed = {each.client: each.completed for each in reversed(list(history.of(Subscription)))}
+    """Where the first SUBACK of each client came."""
     for connect in history.of(Connect):
         if connect.outcome is Outcome.OK:
-            _judge_present(session, connect, last.get(connect.client), connect.client in perhaps)
+            has_something = subscribed.get(connect.client, NEVER) < connect.invoked
+            verdict = session if has_something or connect.clean or connect.present else empty
+            _judge_present(verdict, connect, last.get(connect.client), connect.client in perhaps)
             last[connect.client] = connect
             perhaps.discard(connect.client)
-            if connect.takes_over is not None and connect.ended is not None and over > connect.ended + TAKE_OVER_LIMIT:
-                take_over.looked_at += 1
-                end = ends.get(connect.takes_over)
-                if end is None or end.at > connect.ended + TAKE_OVER_LIMIT:
-                    text = (
-                        f"{connect.client} connected again at {connect.target}, and its earlier connection was still "
-                        f"open {TAKE_OVER_LIMIT:g} s later"
-                    )
-                    take_over.find(text, [connect, *([] if end is None else [end])])
         elif connect.outcome is Outcome.UNKNOWN:
             perhaps.add(connect.client)
-    return [session, take_over]
+    _judge_take_over(take_over, history)
+    return [session, take_over, empty]
+
+
+def _judge_take_over(verdict: Verdict, history: History) -> None:
+    """A node that is stopped cannot end anything: only calm moments count."""
+    calm = Calm(history)
+    ends = {each.connection: each for each in history.of(Ended)}
+    for connect in history.of(Connect):
+        if connect.takes_over is None or connect.ended is None or connect.outcome is not Outcome.OK:
+            continue
+        limit = connect.ended + TAKE_OVER_LIMIT
+        if history.lasted < limit or not calm.at(connect.began, limit):
+            continue
+        verdict.looked_at += 1
+        end = ends.get(connect.takes_over)
+        if end is None or end.at > limit:
+            text = (
+                f"{connect.client} connected again at {connect.target}, and its earlier connection was still open "
+                f"{TAKE_OVER_LIMIT:g} s later"
+            )
+            verdict.find(text, [connect, *([] if end is None else [end])])
 
 
 def _judge_present(verdict: Verdict, connect: Connect, former: Connect | None, perhaps: bool) -> None:
