@@ -1,5 +1,5 @@
 """Brokers and clusters to check: each node is a folder with a start script and the process id that it wrote, on ports
-of loopback. So faults are shell commands, as users give them: `kill -9 -- -$(cat a/pid)`, and `sh a/start` to heal. A
+of loopback. So faults are shell commands, as users give them: `kill -9 -$(cat a/pid)`, and `sh a/start` to heal. A
 node leads a process group of its own, which the minus names: the script of RabbitMQ has its server as a child."""
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class Node:
 
     @property
     def start_command(self) -> str:
-        return f"sh {shlex.quote(str(self.folder / 'start'))}"
+        """Until it listens."""
+        listens = shlex.quote(f": >/dev/tcp/{HOST}/{self.port}")
+        wait = f"until bash -c {listens} 2>/dev/null; do sleep 0.1; done"
+        return f"sh {shlex.quote(str(self.folder / 'start'))}; {wait}"
 
     def write_script(self) -> None:
         """The pid is of the shell that becomes the broker."""
@@ -80,12 +83,12 @@ class Node:
     def faults(self, kinds: Sequence[str]) -> Iterator[FaultCommands]:
         group = f"-$(cat {shlex.quote(str(self.folder / 'pid'))})"
         if "kill" in kinds:
-            yield FaultCommands(f"kill-{self.name}", f"kill -9 -- {group}", self.start_command)
+            yield FaultCommands(f"kill-{self.name}", f"kill -9 {group}", self.start_command)
         if "term" in kinds:
-            gone = f"while kill -0 -- {group} 2>/dev/null; do sleep 0.1; done"
-            yield FaultCommands(f"term-{self.name}", f"kill -TERM -- {group}; {gone}", self.start_command)
+            gone = f"while kill -0 {group} 2>/dev/null; do sleep 0.1; done"
+            yield FaultCommands(f"term-{self.name}", f"kill -TERM {group}; {gone}", self.start_command)
         if "stop" in kinds:
-            yield FaultCommands(f"stop-{self.name}", f"kill -STOP -- {group}", f"kill -CONT -- {group}")
+            yield FaultCommands(f"stop-{self.name}", f"kill -STOP {group}", f"kill -CONT {group}")
 
 
 @contextlib.contextmanager
