@@ -137,6 +137,7 @@ def check(contestant: Contestant, options: argparse.Namespace) -> None:
             seed=options.seed,
             roams=profile == "standard",
             faults=[fault for node in nodes if node.is_target for fault in node.faults(kinds)],
+            fault_every=6.0,
             settle=options.settle,
             wait=60.0,
         )

@@ -26,6 +26,8 @@ from headwater_lab.contenders import find_mosquitto
 LISTENS: Final = 90.0
 """Seconds until a node has to listen: RabbitMQ starts slowly."""
 HOST: Final = "127.0.0.1"
+MARK: Final = "HEADWATER_CHECKED_NODE"
+"""In the environment of each node: a process id may be another's by now."""
 
 
 @dataclass
@@ -56,15 +58,13 @@ class Node:
         return f"sh {shlex.quote(str(self.folder / 'start'))}; {wait}"
 
     def write_script(self) -> None:
-        """The pid is of the shell that becomes the broker."""
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
-        log = shlex.quote(str(self.folder / "log"))
-        command = shlex.quote(f"echo $$ >{shlex.quote(str(self.folder / 'pid'))}; exec {shlex.join(self.words)}")
+        """The pid is of the shell that becomes the broker; `pids` has all that there were."""
+        environment = {**self.environment, MARK: str(self.folder)}
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+        pid, pids, log = (shlex.quote(str(self.folder / name)) for name in ("pid", "pids", "log"))
+        command = shlex.quote(f"echo $$ >{pid}; echo $$ >>{pids}; exec {shlex.join(self.words)}")
         lines += [f"setsid sh -c {command} >>{log} 2>&1 </dev/null &"]
         (self.folder / "start").write_text("\n".join(lines) + "\n")
-
-    def pid(self) -> int:
-        return int((self.folder / "pid").read_text())
 
     def wait(self) -> None:
         """Until it listens. Raises BrokerError."""
@@ -77,8 +77,11 @@ class Node:
         raise BrokerError(f"{self.name} does not listen on port {self.port}: {said}")
 
     def end(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            os.killpg(self.pid(), signal.SIGKILL)
+        with contextlib.suppress(FileNotFoundError):
+            for pid in (self.folder / "pids").read_text().split():
+                with contextlib.suppress(OSError):
+                    if os.fsencode(f"{MARK}={self.folder}") in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                        os.killpg(int(pid), signal.SIGKILL)
 
     def faults(self, kinds: Sequence[str]) -> Iterator[FaultCommands]:
         group = f"-$(cat {shlex.quote(str(self.folder / 'pid'))})"

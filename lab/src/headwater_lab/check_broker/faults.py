@@ -99,13 +99,11 @@ class Disturber:
     async def _one(self, fault: FaultCommands) -> None:
         operation = self._history.invoke(Fault(name=fault.name))
         self.active = fault.name
-        try:
-            await _command(fault.name, "start", fault.start)
-            if fault.heal:
+        await _command(fault.name, "start", fault.start)
+        if fault.heal:
+            try:
                 await asyncio.sleep(self._lasts * self._random.uniform(0.3, 1.0))
-        finally:
-            # Also when the run is stopped: what was disturbed must not stay so.
-            if fault.heal:
+            finally:  # also when the run is stopped: what was disturbed must not stay so
                 await asyncio.shield(_command(fault.name, "heal", fault.heal))
         self.active = ""
         self._history.complete(operation, Outcome.OK)
