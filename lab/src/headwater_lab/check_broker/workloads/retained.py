@@ -11,7 +11,18 @@ import asyncio
 from typing import Final
 
 from headwater.wire.errors import RemoteProtocolError
-from headwater.wire.packets import Connack, Disconnect, Packet, Puback, Publish, Suback, Subscribe, SubscribeRequest
+from headwater.wire.packets import (
+    Connack,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscribeRequest,
+)
 from headwater_lab.chaos.history import message_in
 from headwater_lab.check_broker.client import Surroundings
 from headwater_lab.check_broker.connection import Connection, Target
@@ -21,8 +32,8 @@ from headwater_lab.check_broker.workloads.course import Course, Participant
 REGISTERS: Final = 4
 WRITES_PER_SECOND: Final = 4.0
 READS_PER_SECOND: Final = 8.0
-NOTHING: Final = 2.0
-"""Seconds without a message after SUBACK, after which nothing is retained."""
+NOTHING: Final = 1.5
+"""Seconds of silence."""
 
 
 def registers(course: Course) -> list[str]:
@@ -96,29 +107,46 @@ async def read_retained(
 
 
 async def _read(surroundings: Surroundings, connection: Connection, name: str, topic: str, final: bool) -> Read:
-    """Outcome unknown: the connection ended, or no SUBACK came."""
+    """Outcome unknown: the connection ended, or the broker does not answer. That nothing is retained counts only if the
+    broker answers a PINGREQ after the silence, and is silent again: it may have been stopped."""
     history = surroundings.history
     read = history.invoke(Read(client=name, target=str(connection.target), topic=topic, final=final))
     connection.send(Subscribe(1, [SubscribeRequest(topic, 1)]))
-    subscribed = False
     try:
-        while True:
-            async with asyncio.timeout(NOTHING if subscribed else surroundings.timeout):
-                packet: Packet | None = await connection.receive()
-            if packet is None:
+        for awaited in (Suback, None, Pingresp, None):
+            if awaited is Pingresp:
+                connection.send(Pingreq())
+            found = await _first_retained(connection, awaited, surroundings.timeout)
+            if found is not None:
+                read.message = message_in(found.payload)
                 break
-            subscribed = subscribed or isinstance(packet, Suback)
-            if isinstance(packet, Publish):
-                if packet.qos:
-                    connection.send(Puback(packet.packet_id))
-                if packet.retain:
-                    read.message = message_in(packet.payload)
-                    history.complete(read, Outcome.OK)
-                    break
-    except TimeoutError:
-        history.complete(read, Outcome.OK if subscribed else Outcome.UNKNOWN)
+        history.complete(read, Outcome.OK)
+    except (TimeoutError, ConnectionError):
+        history.complete(read, Outcome.UNKNOWN)
     connection.send(Disconnect())
     return read
+
+
+async def _first_retained(connection: Connection, awaited: type[Packet] | None, timeout: float) -> Publish | None:
+    """The retained message, if it comes before the packet that is awaited, which must come; or, if none is, before
+    there was silence for some time. Raises TimeoutError, ConnectionError."""
+    while True:
+        try:
+            async with asyncio.timeout(NOTHING if awaited is None else timeout):
+                packet = await connection.receive()
+        except TimeoutError:
+            if awaited is None:
+                return None
+            raise
+        if packet is None:
+            raise ConnectionError
+        if isinstance(packet, Publish):
+            if packet.qos:
+                connection.send(Puback(packet.packet_id))
+            if packet.retain:
+                return packet
+        elif awaited is not None and isinstance(packet, awaited):
+            return None
 
 
 def retained(course: Course) -> list[Participant]:
