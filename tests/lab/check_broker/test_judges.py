@@ -241,7 +241,7 @@ def plant_oddity(history: History, random: Random) -> bool:
 
 PLANTS: dict[Callable[[History, Random], bool], Promise] = {
     plant_loss: Promise.ACKNOWLEDGED,
-    plant_loss_in_a_group: Promise.ACKNOWLEDGED,
+    plant_loss_in_a_group: Promise.GROUP,
     plant_twice: Promise.ONCE,
     plant_qos0_twice: Promise.AT_MOST_ONCE,
     plant_reordering: Promise.ORDER,

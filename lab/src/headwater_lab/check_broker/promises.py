@@ -41,7 +41,7 @@ WORDS: Final = {
     Promise.TAKE_OVER: "a client that connects again ends its earlier connection [MQTT-3.1.4-3]",
     Promise.WILL: "a client that dies leaves its will, once, and one that takes its leave leaves none [3.1.2.5]",
     Promise.WILL_IN_FAULTS: "the same while a fault lasts",
-    Promise.GROUP: "a message to a shared subscription goes to one of its members [4.8.2]",
+    Promise.GROUP: "a message to a shared subscription comes to one of its members, and to one only [4.8.2]",
     Promise.RETAINED_CONVERGES: "in the end every target shows the same retained message, one that no later write "
     "replaced [3.3.1.3]",
     Promise.RETAINED_LINEARIZABLE: "retained messages are a linearizable register: a reader never sees an older one "

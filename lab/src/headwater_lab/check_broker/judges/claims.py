@@ -42,12 +42,6 @@ class Sessions:
         """Which of its client's sessions a delivery belongs to."""
         return sum(place < delivery.place for place in self.epochs[delivery.client])
 
-    def group_of(self, client: str, topic: str) -> str | None:
-        for claim in self.claims:
-            if claim.client == client and claim.group is not None and claim.wants(topic):
-                return claim.group
-        return None
-
 
 def sessions_of(history: History) -> Sessions:
     found = Sessions()

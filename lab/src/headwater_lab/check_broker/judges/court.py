@@ -36,4 +36,6 @@ def judge(history: History) -> list[Verdict]:
 
 def something_is_missing(history: History) -> bool:
     """Whether something is owed that may still come."""
-    return any(verdict.findings for judge in (judge_acknowledged, judge_wills) for verdict in judge(history))
+    return any(
+        verdict.findings for judge in (judge_acknowledged, judge_groups, judge_wills) for verdict in judge(history)
+    )

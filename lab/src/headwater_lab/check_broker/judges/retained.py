@@ -27,7 +27,7 @@ def judge_retained(history: History) -> list[Verdict]:
         if read.outcome is Outcome.OK:
             reads[read.topic].append(read)
     for topic in sorted(writes):
-        _judge_register(register, topic, writes[topic], reads[topic])
+        _judge_register(register, topic, writes[topic], [read for read in reads[topic] if not read.final])
         _judge_end(converges, topic, writes[topic], [read for read in reads[topic] if read.final])
     return [register, converges]
 
