@@ -15,6 +15,7 @@ from headwater_lab.check_broker.judges.order import judge_order
 from headwater_lab.check_broker.judges.retained import judge_retained
 from headwater_lab.check_broker.judges.sessions import judge_sessions
 from headwater_lab.check_broker.judges.wills import judge_wills
+from headwater_lab.check_broker.promises import Promise
 
 Judge = Callable[[History], list[Verdict]]
 
@@ -37,5 +38,8 @@ def judge(history: History) -> list[Verdict]:
 def something_is_missing(history: History) -> bool:
     """Whether something is owed that may still come."""
     return any(
-        verdict.findings for judge in (judge_acknowledged, judge_groups, judge_wills) for verdict in judge(history)
+        verdict.findings
+        for judge in (judge_acknowledged, judge_groups, judge_wills)
+        for verdict in judge(history)
+        if verdict.promise is not Promise.WILL_IN_FAULTS
     )
