@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "headwater.commands"
-OF_THE_LAB: Final = ("bench", "reproduce")
+OF_THE_LAB: Final = ("bench", "check-broker", "reproduce")
 """What the package headwater-lab adds; known here only to say what is missing."""
 
 
