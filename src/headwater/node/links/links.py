@@ -91,6 +91,7 @@ class Links(Source):
                 *(server, node, self.spooling.ends, self.post, settings.session_wait, settings.session_lost)
             )
             self.sessions.moving.flush = self._flush_interest
+            self.sessions.is_synced = self.is_synced
         self._destinations: dict[tuple[str, ...], list[Destination]] = {}
         self._fanouts: dict[str, Fanouts] = {}
         """By the node that messages come from; "" where none goes on."""
@@ -113,9 +114,9 @@ class Links(Source):
             self.post.add(self.sessions)
             self.sessions.start()
         server.hot.outgoing = self.outgoing
-        server.hot.fanouts.remote = self
+        server.hot.own_fanouts.remote = self
         server.interest = _Gate(self)
-        server.hot.fanouts.remote_changed()
+        server.hot.own_fanouts.remote_changed()
         self._tick_soon()
         self._beat()
 
@@ -167,7 +168,7 @@ class Links(Source):
         for service in self.post.services:
             service.forgotten(node)
         self._destinations.clear()
-        for fanouts in (self.server.hot.fanouts, *self._fanouts.values()):
+        for fanouts in (self.server.hot.own_fanouts, *self._fanouts.values()):
             fanouts.forget("#")
         self._tick_soon()
 
@@ -272,7 +273,7 @@ class Links(Source):
         came_from = node if self.relays else ""
         fanouts = self._fanouts.get(came_from)
         if fanouts is None:
-            own = self.server.hot.fanouts
+            own = self.server.hot.own_fanouts
             fanouts = self._fanouts[came_from] = Fanouts(own.local)
             fanouts.store = own.store
             fanouts.max_topic_length = own.max_topic_length
@@ -379,7 +380,7 @@ class Links(Source):
             if end is not None:
                 end.send(frame)
         if work.changed is None or work.changed:
-            self.server.hot.fanouts.remote_changed()
+            self.server.hot.own_fanouts.remote_changed()
             for fanouts in self._fanouts.values():
                 fanouts.remote_changed()
         for task in work.released:

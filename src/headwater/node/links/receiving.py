@@ -331,10 +331,12 @@ class Receiving:
             self._wait_for_room(first_byte, body)
             return
         self._letters += 1
-        server = self._shared.server
-        server.came_from = ""  # what follows from it happens here
+        server, hot = self._shared.server, self._hot
+        fanouts, hot.fanouts = hot.fanouts, hot.own_fanouts  # what follows from it happens here
+        server.came_from = ""
         post.received(self._end, packet.topic, packet.payload, packet.qos > 0)
         server.came_from = self._end.peer
+        hot.fanouts = fanouts
 
     def _wait_for_room(self, first_byte: int, body: bytes) -> None:
         self._kept = header(first_byte, len(body)) + body

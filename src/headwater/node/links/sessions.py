@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
 from headwater.node.hooks import Refusal
@@ -137,6 +138,8 @@ class Sessions(Service):
         self.post = post
         self.wait = wait
         self.lost = lost
+        self.is_synced: Callable[[str], bool] = _always
+        """Whether a node has told all that its clients want."""
         self.clock = HybridClock(node)
         self.holders = Holders()
         self.moving = Moving(server, node, ends, self._letter, _nothing, self._progress, self.holders.latest)
@@ -176,6 +179,8 @@ class Sessions(Service):
 
     def claim(self, channel: Channel, packet: Connect, auth_data: bytes | None) -> bool:
         client_id = channel.client_id
+        if not client_id:
+            return True  # it is given one that nobody has
         before = self._claims.pop(client_id, None)
         if before is not None:
             self._end_claim(before, _taken_over())
@@ -501,8 +506,9 @@ class Sessions(Service):
         return self.post.letter(node, self, said.encode(message))
 
     def has_room(self, node: str, body: bytes) -> bool:
-        """A message that is being handed over in pieces would be on both sides of a cut."""
-        return self.server.publishing.long_ones == 0
+        """A cut has to wait: for a message that is being handed over in pieces and would be on both sides of it, and for
+        what the new node wants, if its link has just come up."""
+        return not said.is_switch(body) or (self.server.publishing.long_ones == 0 and self.is_synced(node))
 
     def received(self, node: str, body: bytes, is_letter: bool) -> None:
         message = said.decode(body)
@@ -596,6 +602,10 @@ def _taken_over() -> Refusal:
 
 def _nothing() -> None:
     pass
+
+
+def _always(node: str) -> bool:
+    return True
 
 
 def _wall() -> int:

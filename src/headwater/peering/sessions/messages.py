@@ -253,6 +253,11 @@ def _moved(moved: Moved) -> bytes:
     return head + names + U32.pack(len(moved.packet)) + moved.packet
 
 
+def is_switch(data: bytes) -> bool:
+    """Whether that is an encoded Switch."""
+    return bool(data) and data[0] == _SWITCH
+
+
 def decode(data: bytes) -> Message:
     """Raises MalformedFrame."""
     fields = Fields(data)
@@ -330,3 +335,4 @@ def _at_most(value: int, most: int) -> int:
 _KINDS: Final[list[type]] = [
     *(Claim, Answer, Holds, Released, Claimed, Begin, Subscriptions, Ready, Messages, Tail, End, Switch, Marker)
 ]
+_SWITCH: Final = _KINDS.index(Switch)
