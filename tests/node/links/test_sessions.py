@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from headwater.node.config import Config
+from headwater.peering.frames.frame import Publisher
+from headwater.peering.retained.clock import Stamp
+from headwater.peering.sessions import messages as said
 from headwater.session.connection import CONNECTED
 from headwater.wire.packets import (
     Connack,
@@ -18,7 +21,8 @@ from headwater.wire.packets import (
     Subscribe,
     SubscribeRequest,
 )
-from tests.node.links.memory import BOOT, ROOMY, Net, Node, payloads, subscribe
+from tests.node.links.memory import BOOT, ROOMY, Net, Node, payloads, peer_of, subscribe
+from tests.node.links.test_receiving import message, run_of, spooling_peer
 from tests.node.memory import Client
 from tests.node.persistence.durable import DurableBroker
 
@@ -398,7 +402,7 @@ def test_a_move_survives_kills_of_each_node() -> None:
                 for node in net.nodes:
                     node.settle()
             again = killed(net, victim)
-            net.later(3)
+            again.later(3)
             client, connack = arrive(again, again.nodes[2], "x")
             publish(present(again, again.nodes[0], "q"), "t/1", b"last", 1)
             again.settle()
@@ -452,3 +456,53 @@ def test_a_new_node_does_not_disturb_a_move() -> None:
     net.settle()
     assert [each for each in payloads(client) if each == b"m"] == [b"m"]
     quiet(net)
+
+
+def test_a_node_that_claims_in_anothers_name_is_cut_off() -> None:
+    for claim in (
+        said.Claim(said.Move("x", Stamp(1, "y")), False),
+        said.Answer(said.Move("x", Stamp(1, "y")), said.HELD, Stamp(0, "")),
+    ):
+        node = Node("b", sessions=True)
+        peer = peer_of(node)
+        peer.send(Publisher(0, 5, ""), run_of(message(said.encode(claim), 0, "$headwater/sessions", 5), protocol=5))
+        assert peer.is_closed
+
+
+def test_letters_in_a_note_and_the_other_way_round_end_the_link() -> None:
+    move = said.Move("x", Stamp(1, "x"))
+    for body, qos in ((said.Begin(move, 1, 1, 1, None, (), ""), 0), (said.Claim(move, False), 1)):
+        node = Node("b", sessions=True)
+        peer = spooling_peer(node)
+        packet = message(said.encode(body), qos, "$headwater/sessions", 5)
+        peer.send(Publisher(0, 5, ""), run_of(packet, protocol=5, position=qos))
+        assert peer.is_closed
+
+
+def test_malformed_subscriptions_and_messages_of_a_session_end_the_link() -> None:
+    move = said.Move("x", Stamp(1, "b"))
+    begin = said.Begin(move, 10, 10, 1, None, (), "1 x")
+    for behind in (
+        said.Subscriptions(move, (("t", b"short"),)),
+        said.Messages(move, (said.Moved(1, False, False, 0, (), "p", b"no packet"),), "1 x"),
+        said.Messages(move, (said.Moved(1, False, False, 0, (), "p", b""),), "1 x"),
+    ):
+        node = Node("b", sessions=True)
+        peer = spooling_peer(node)
+        packets = [message(said.encode(each), 1, "$headwater/sessions", 5) for each in (begin, behind)]
+        peer.send(Publisher(0, 5, ""), run_of(*packets, protocol=5, position=1))
+        assert peer.is_closed and "malformed" in peer.link.why
+
+
+def test_all_sessions_are_told_as_fast_as_a_node_reads() -> None:
+    """More than one note, and more than may wait for its socket."""
+    net = Net(Node("a", sessions=True), Node("b", sessions=True))
+    a, b = net.nodes
+    for number in range(1500):
+        client = begin(a, f"{number:04}" + "x" * 200)
+        client.lose()
+    net.link(a, b)
+    net.settle()
+    net.later(1)
+    assert b.links.sessions is not None and len(b.links.sessions.holders) == 1500
+    assert b.links.sessions.is_informed

@@ -96,10 +96,13 @@ class Part:
         """Nodes whose streams to this one are behind the cut."""
         self.tails: set[str] = set()
         """Nodes of which the old one has sent all."""
+        self.has_ended = False
+        """The old node has forgotten the session."""
 
     def record(self) -> dict[str, object]:
         marked, tails = sorted(self.marked), sorted(self.tails)
-        return {"stamp": list(self.move.stamp), "base": self.is_base, "marked": marked, "tails": tails}
+        found: dict[str, object] = {"stamp": list(self.move.stamp), "base": self.is_base}
+        return {**found, "marked": marked, "tails": tails, "ended": self.has_ended}
 
 
 class Arriving(SessionMove):
@@ -204,7 +207,7 @@ class Moving:
         arriving = Arriving(self, session)
         for old, kept in fields["from"].items():
             part = arriving.parts[old] = Part(_move_in(session, kept), kept["base"])
-            part.marked, part.tails = set(kept["marked"]), set(kept["tails"])
+            part.marked, part.tails, part.has_ended = set(kept["marked"]), set(kept["tails"]), kept["ended"]
         arriving.is_whole = fields["whole"]
         return arriving
 
@@ -378,7 +381,9 @@ class Moving:
         session = self.server.sessions.get(move.client_id)
         if session is not None:
             self._merge(session).parts.setdefault(old, Part(move, False))
-        elif self._newer(move) is None:  # else it has moved on: its messages follow it
+            return
+        newer = self._newer(move)
+        if newer is None or newer.node in (old, self.node):  # else it has moved on: its messages follow it
             self._make(begin).parts[old] = Part(move, True)
 
     def _make(self, begin: Begin) -> Arriving:
@@ -557,7 +562,8 @@ class Moving:
     def end(self, old: str, move: Move) -> None:
         found = self._part(old, move)
         if found is not None:
-            self.give_up(found[0], old)
+            found[1].has_ended = True
+            self._changed(found[0])
 
     def give_up(self, arriving: Arriving, old: str) -> None:
         """Nothing more is expected from this old node."""
@@ -566,6 +572,10 @@ class Moving:
 
     def _changed(self, arriving: Arriving) -> None:
         session = arriving.session
+        for old, part in list(arriving.parts.items()):
+            # What is in front of a Marker that is still to come was with the old node.
+            if part.has_ended and all(node in part.marked for node in self.ends):
+                del arriving.parts[old]
         if not arriving.parts:
             session.moving = None
             self._reached_otherwise(session)

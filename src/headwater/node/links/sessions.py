@@ -434,7 +434,14 @@ class Sessions(Service):
     def _tell_soon(self, news: Held | Move) -> None:
         self._news[news.client_id] = news
         if self._news_at is None:
-            self._news_at = self.server.timers.at(self.server.hot.now, self._tell)
+            self._news_at = self.server.timers.at(self.server.hot.now, self._tell_when_durable)
+
+    def _tell_when_durable(self) -> None:
+        """What others have heard is so also after a crash."""
+        if self.server.journal is None:
+            self._tell()
+        else:
+            self.server.journal.tell_when_durable(self._tell)
 
     def _tell(self) -> None:
         self._news_at = None
@@ -506,8 +513,8 @@ class Sessions(Service):
         return self.post.letter(node, self, said.encode(message))
 
     def has_room(self, node: str, body: bytes) -> bool:
-        """A cut has to wait: for a message that is being handed over in pieces and would be on both sides of it, and for
-        what the new node wants, if its link has just come up."""
+        """A cut has to wait: for a message that is being handed over in pieces, and would be on both sides of it, and
+        for what the new node wants, if its link has just come up."""
         return not said.is_switch(body) or (self.server.publishing.long_ones == 0 and self.is_synced(node))
 
     def received(self, node: str, body: bytes, is_letter: bool) -> None:
