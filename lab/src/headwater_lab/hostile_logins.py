@@ -118,5 +118,6 @@ ATTACKS: Final = (
         password_flood,
         220 * MIB,
         ("passwords",),
+        comes_and_goes=128 * MIB,  # two passwords that are being computed
     ),
 )
