@@ -63,6 +63,18 @@ def test_what_is_remarked_on(others: dict[str, object], said: str, fails: bool) 
     assert f"- slowloris: {said}." in markdown([made], {"date": "today"})
 
 
+def test_what_stated_bounds_allow_is_no_growth() -> None:
+    """Memory that was used up to a bound and is free again may stay resident."""
+    attack = ATTACKS["long-client-ids"]
+    most = attack.most_memory
+    assert attack.stated == 1.5 * (128 + 64) * MIB, "max_session_memory and max_unauthenticated_memory"
+    made = outcome(attack=attack.name, before=0, after_first=20 * MIB, peak=most, after=most)
+    assert made.remarks() == []
+    made.peak += MIB
+    assert made.failures() == [f"took {most // MIB + 1} MiB, more than {most // MIB}"]
+    assert ATTACKS["pings"].stated == 0
+
+
 def test_the_table() -> None:
     text = markdown([outcome()], {"date": "today"})
     assert "| 1.70 (100 → 170) | 25 % | 40 / 50 / 46 |" in text

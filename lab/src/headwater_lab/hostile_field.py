@@ -14,8 +14,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
+from headwater.node.config import Config
 from headwater.wire.encode import encode
 from headwater.wire.packets import Connect, Packet, Properties
 
@@ -25,6 +27,8 @@ PATIENCE: Final = 5.0
 PIECE: Final = 8192
 """Bytes that are sent or received at once (hostile_ground.py)."""
 V5: Final = 5
+HOLES: Final = 1.5
+"""Resident bytes for each byte that counts: the C library's heap has holes between blocks that are in use."""
 
 
 @dataclass
@@ -165,7 +169,9 @@ class Crowd:
 @dataclass(frozen=True)
 class Attack:
     """`answer` is what the broker does about it, `setting` what bounds it. `memory` is the most that it may take at a
-    time, in bytes, beyond what the broker had before."""
+    time, in bytes, beyond what the broker had before and what it may have it keep: `keeps` names settings whose bounds
+    (docs/limits.md) it tries to use up. `comes_and_goes` is what of `memory` may be there in one moment and not in the
+    next, so that it is no growth."""
 
     name: str
     what: str
@@ -174,3 +180,15 @@ class Attack:
     run: Callable[[Field], None]
     memory: int
     needs: Sequence[str] = ()
+    keeps: Sequence[str] = ()
+    comes_and_goes: int = 0
+
+    @property
+    def stated(self) -> int:
+        """Resident bytes that the bounds of `keeps` allow, as they are by default."""
+        config = Config()
+        return int(HOLES * sum(int(attrgetter(name)(config)) for name in self.keeps))
+
+    @property
+    def most_memory(self) -> int:
+        return self.memory + self.stated

@@ -277,7 +277,8 @@ ATTACKS: Final = (
         "their number is bounded, and what is made for them; who does not read is cut off",
         "`rest.max_streams`, `rest.max_answer_memory`, `rest.write_timeout`",
         stalled_readers,
-        400 * MIB,
+        208 * MIB,
         ("store", "admin"),
+        keeps=("rest.max_answer_memory",),
     ),
 )

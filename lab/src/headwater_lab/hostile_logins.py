@@ -41,7 +41,7 @@ def login(user: str, password: str) -> bytes:
 
 
 def warm_up(port: int) -> None:
-    """Log in twice at a time, so that both processes that compute passwords are there, and have nothing else to do."""
+    """Log in twice at a time, so that all processes that compute passwords are there, and have nothing else to do."""
     opened = [socket.create_connection((HOST, port), WARM_UP) for _ in range(2)]
     for number, connection in enumerate(opened):
         connection.sendall(login(f"user-{number}", PASSWORD))
@@ -113,10 +113,11 @@ ATTACKS: Final = (
     Attack(
         "password-flood",
         "400 logins at a time with wrong passwords, of users and others, from 50 addresses",
-        "computed by threads that give way to everything else, address by address in turn; more wait or get 0x89",
+        "computed by processes that give way to everything else, address by address in turn; more wait or get 0x89",
         "`access.verify_threads`, `access.max_verifying`, `access.ban_failures`",
         password_flood,
         220 * MIB,
         ("passwords",),
+        comes_and_goes=128 * MIB,  # two passwords that are being computed
     ),
 )

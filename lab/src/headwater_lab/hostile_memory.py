@@ -28,6 +28,8 @@ from headwater.wire.packets import (
 from headwater_lab.hostile_field import PATIENCE, PIECE, Attack, Crowd, Field, drained, encoded
 
 MIB: Final = 1 << 20
+BESIDE: Final = 40 * MIB
+"""Bytes for connections, for packets that are being dealt with, and for free memory that is kept."""
 V5: Final = 5
 LONG: Final = "x" * 65_000
 HEAVY: Final = Properties(user_properties=[("k", LONG), ("k", LONG)])
@@ -206,6 +208,34 @@ def long_filters(field: Field) -> None:
     talk.close()
 
 
+def filter_lists(field: Field) -> None:
+    """Ten clients at a time send SUBSCRIBE packets of 6.5 MB, a hundred filters of 65,000 bytes each."""
+    packet = encode(Subscribe(1, [SubscribeRequest(f"{number}{LONG}") for number in range(100)]), V5)
+    with field.struggling():
+        sent = {field.client(): 0 for _ in range(10)}
+        while not field.over():
+            if not sum(_send_on(field, client, sent, packet) for client in sent):
+                field.pause(0.0005)
+        for client in sent:
+            client.close()
+
+
+def _send_on(field: Field, client: socket.socket, sent: dict[socket.socket, int], packet: bytes) -> bool:
+    """A piece of a packet, or the next one; False: the broker does not read from this client now."""
+    drained(client)
+    client.setblocking(False)
+    try:
+        size = client.send(packet[sent[client] : sent[client] + PIECE])
+    except BlockingIOError:
+        return False
+    sent[client] += size
+    field.counts["bytes"] += size
+    if sent[client] == len(packet):
+        sent[client] = 0
+        field.counts["packets"] += 1
+    return True
+
+
 def topic_aliases(field: Field) -> None:
     """Clients that use all their aliases for topics of 65,000 bytes; one in ten takes as many as it can."""
     numbers = count()
@@ -279,7 +309,8 @@ ATTACKS: Final = (
         "the oldest of them give way; what was acknowledged for the session arrives",
         "`max_unauthenticated_memory`, `max_unauthenticated_per_address`, `connect_timeout`",
         half_connects,
-        130 * MIB,
+        BESIDE,
+        keeps=("max_unauthenticated_memory",),
     ),
     Attack(
         "retained-properties",
@@ -287,7 +318,8 @@ ATTACKS: Final = (
         "0x97 when there is no room",
         "`max_retained_bytes`, `access.max_retained_bytes_per_user`",
         retained_properties,
-        450 * MIB,
+        BESIDE,
+        keeps=("max_retained_bytes",),
     ),
     Attack(
         "away-wills",
@@ -295,7 +327,8 @@ ATTACKS: Final = (
         "CONNECT is refused with 0x97 when there is no room",
         "`max_session_memory`, `access.max_session_memory_per_user`",
         away_wills,
-        300 * MIB,
+        BESIDE,
+        keeps=("max_session_memory",),
     ),
     Attack(
         "long-client-ids",
@@ -303,7 +336,8 @@ ATTACKS: Final = (
         "CONNECT is refused with 0x97 when there is no room",
         "`max_session_memory`, `max_sessions`",
         long_client_ids,
-        300 * MIB,
+        BESIDE,
+        keeps=("max_session_memory", "max_unauthenticated_memory"),
     ),
     Attack(
         "long-filters",
@@ -311,7 +345,17 @@ ATTACKS: Final = (
         "0x97 when there is no room",
         "`max_session_memory`, `max_subscriptions`",
         long_filters,
-        300 * MIB,
+        BESIDE,
+        keeps=("max_session_memory",),
+    ),
+    Attack(
+        "filter-lists",
+        "10 clients send SUBSCRIBE packets of 100 filters of 65 KB each",
+        "decoded and dealt with one filter at a time; 0x97 when there is no room",
+        "`max_session_memory`, `max_queue_memory`, `max_packet_size`",
+        filter_lists,
+        BESIDE,
+        keeps=("max_session_memory", "max_queue_memory"),
     ),
     Attack(
         "topic-aliases",
@@ -319,7 +363,8 @@ ATTACKS: Final = (
         "without room, we use none, and who makes more is disconnected (0x97)",
         "`max_session_memory`, `topic_alias_maximum`",
         topic_aliases,
-        450 * MIB,
+        BESIDE,
+        keeps=("max_session_memory", "max_queue_memory"),
     ),
     Attack(
         "retained-quota",

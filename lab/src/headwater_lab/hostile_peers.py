@@ -213,7 +213,8 @@ ATTACKS: Final = (
         "what waits is bounded, then they are not read from, then cut off",
         "`outbound_buffer`, `max_inflight`, `max_queued_messages`, `write_timeout`",
         never_reads,
-        400 * MIB,
+        40 * MIB,
+        keeps=("max_queue_memory",),
     ),
     Attack(
         "tls-handshakes",

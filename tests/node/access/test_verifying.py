@@ -178,6 +178,17 @@ def test_what_is_remembered_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPa
     assert standing.is_trusted("a", "other", 1.0), "the oldest is forgotten"
 
 
+def test_by_default_one_core_is_left_to_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, threads in ((1, 1), (2, 1), (3, 2), (64, 2)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        verifying = Verifying(0, 1000)
+        assert verifying.threads == threads
+        verifying.use(5, 1000)
+        assert verifying.threads == 5
+        verifying.use(0, 1000)
+        assert verifying.threads == threads
+
+
 # ---- processes ---------------------------------------------------------------------------------------------------
 
 

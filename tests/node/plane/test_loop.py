@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwater.message import Message
+from headwater.message import NEVER, Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
 from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import FIRST_READ, RESTING
-from headwater.node.plane.loop import LARGEST_READ, LONG_READ, SMALLEST_READ, WORK, EpollPlane
+from headwater.node.plane.loop import LARGEST_READ, LONG_READ, SMALLEST_POSTPONED_READ, SMALLEST_READ, WORK, EpollPlane
 from headwater.node.plane.selector import run
 from headwater.node.protocol.server import Server
 from headwater.session.connection import CONNECTED, NEW
@@ -28,6 +28,7 @@ from tests.node.memory import MemoryBroker
 CONNECT = encode(Connect("", 5), 5)
 PINGREQ = b"\xc0\x00"
 PUBLISH = b"\x30\x0a\x00\x01tpayload"
+PINGS = b"\xc0\x00" * 30
 
 
 class Peers:
@@ -131,6 +132,30 @@ def test_who_sends_much_is_read_from_in_larger_pieces_unless_that_takes_long(mon
     assert read() == SMALLEST_READ, "what does not fill its buffer needs no larger one"
     client.channel.recv = lambda size: PUBLISH * (size // len(PUBLISH))
     assert read() == 2 * SMALLEST_READ and not client.channel.heavy
+
+
+def test_of_who_is_postponed_no_less_is_read_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What there is no time for waits in slices; small reads would not make it shorter."""
+    broker = MemoryBroker(Config(sys_interval=0))
+    client = broker.client("c", 4)
+    client.channel.recv = lambda size: PINGS * (size // len(PINGS))
+    took = LONG_READ * 1.1
+    clock = [0.0]
+
+    def monotonic() -> float:
+        clock[0] += took
+        return clock[0]
+
+    monkeypatch.setattr(time, "monotonic", monotonic)
+    client.channel.fast = False
+    for _ in range(10):
+        broker.server.hot.until = clock[0]
+        broker.plane._read(client.channel)
+        assert client.channel.postponed and client.channel.read_size >= FIRST_READ
+        broker.server.hot.until = NEVER
+        broker.server.background.finish()
+        assert not client.channel.postponed and not client.channel.busy
+    assert client.channel.read_size == SMALLEST_POSTPONED_READ
 
 
 def test_what_a_turn_leaves_for_asyncio_is_not_kept_waiting_for_the_next_event() -> None:

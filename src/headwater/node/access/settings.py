@@ -26,10 +26,11 @@ class AccessSettings(Settings):
         description="Seconds for which a password that was right need not be computed again; 0: never.",
     )
     verify_threads: int = Field(
-        default=2,
-        ge=1,
-        description="Passwords and tokens that are verified at a time. Each password is computed by a process of the "
-        "lowest priority, which takes the memory that the hash asks for: 64 MiB for ours.",
+        default=0,
+        ge=0,
+        description="Passwords and tokens that are verified at a time; 0: one on up to two cores, else two. Each "
+        "password is computed by a process of the lowest priority, which takes the memory that the hash asks for: "
+        "64 MiB for ours.",
     )
     max_verifying: int = Field(
         default=400,

@@ -37,7 +37,23 @@ MAX_REMEMBERED: Final = 10_000
 FIRST_ROW_AT_A_TIME: Final = 3
 """How many of the first row are served before one of the second is."""
 ATTEMPTS: Final = 2
+MOST_BY_DEFAULT: Final = 2
 Answer = TypeVar("Answer")
+
+
+def threads_for(setting: int, cores: int) -> int:
+    """How many verify at a time; a `setting` of 0 leaves one core to the broker. Where they have all cores, even
+    processes of the lowest priority make others wait: they share caches and memory with the broker, and each time that
+    it wakes up it has to take a core back."""
+    return setting or max(1, min(cores - 1, MOST_BY_DEFAULT))
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
 
 
 class Overloaded(Exception):
@@ -105,10 +121,10 @@ class Row:
 
 
 class Verifying:
-    """Used on the broker's loop alone."""
+    """Used on the broker's loop alone. `threads` of 0: as many as suit the machine."""
 
     def __init__(self, threads: int, limit: int) -> None:
-        self.threads = threads
+        self.threads = threads_for(threads, _cores())
         self.limit = limit
         self._running = 0
         self._waiting = 0
@@ -193,6 +209,7 @@ class Verifying:
 
     def use(self, threads: int, limit: int) -> None:
         """Other bounds from now on; what is under way goes on."""
+        threads = threads_for(threads, _cores())
         if threads != self.threads and self._pool is not None:
             self._pool.shutdown(wait=False)
             self._pool = None

@@ -68,6 +68,8 @@ class Channel(Connection):
         """How fast the client may send; None: as fast as it likes."""
         self.busy = False
         """What came last takes longer (finding out who this is, say); what comes behind it is kept until then."""
+        self.postponed = False
+        """There was no time for its other packets: a background task goes on with them."""
         self.waits: BackgroundTask | None = None
         """Goes on when the client has read what was sent."""
         self.heavy = False

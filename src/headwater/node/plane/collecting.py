@@ -93,12 +93,19 @@ class Collecting(Sending):
         channel.have = size
         channel.need = need
 
-    def be_busy(self, channel: Channel) -> None:
-        """Keep what comes from now on, until `take_kept`."""
+    def be_busy(self, channel: Channel, size: int) -> None:
+        """Keep what comes from now on, until `take_kept`; so many bytes of the packet before it count as long."""
         channel.busy = True
         channel.parts = []
         channel.have = 0
         channel.need = 1
+        if size:
+            self.count_more(channel, size)
+
+    def count_more(self, channel: Channel, size: int) -> None:
+        """A client that is busy has us keep so many bytes more until `take_kept`."""
+        channel.counted += size
+        self.budget.used += size
 
     def take_kept(self, channel: Channel) -> bytes:
         """What came while the channel was busy, which it is no more."""

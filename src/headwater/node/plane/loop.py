@@ -60,6 +60,9 @@ SENDS: Final = 5
 KINDS: Final = 6
 """Kinds of work that may wait."""
 SMALLEST_READ: Final = 120
+SMALLEST_POSTPONED_READ: Final = 1920
+"""The same of a channel whose packets wait for a slice of time (`Slow.postponed`): these bound what a read takes, and
+small reads would only cost more calls of the system, five for each 120 bytes."""
 MEASURED_READ: Final = 480
 """Bytes from which on it is measured how long dealing with them takes."""
 HEAVY_READ: Final = 3840
@@ -137,7 +140,7 @@ class Plane:
         took = time.monotonic() - began
         channel.heavy = took > LONG_READ / 2
         if took > self.long_read:
-            channel.read_size = max(size // 2, SMALLEST_READ)
+            channel.read_size = max(size // 2, SMALLEST_POSTPONED_READ if channel.postponed else SMALLEST_READ)
         elif size == channel.read_size and took < self.long_read / 2 and size < LARGEST_READ:
             channel.read_size = size * 2
 

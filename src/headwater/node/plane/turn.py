@@ -34,6 +34,8 @@ from headwater.wire.primitives import ANY_NUMBER
 
 BACKLOG_PIECE: Final = 262144
 """What waits for a slow reader is kept in pieces of at most this size, so that sending one copies little."""
+LITTLE: Final = 1024
+"""Bytes of answers that may wait until more packets of their client have been dealt with."""
 SMALL_WAIT: Final = 65536
 """So many bytes may wait for each reader even when the budget is used up; who needs more then is cut off."""
 
@@ -219,10 +221,21 @@ class Turn:
                 self._send_once(channel)
 
     def flush_later(self) -> None:
-        """The end of a turn whose sends may wait (`send_some`)."""
+        """The end of a turn whose sends may wait (`send_some`). Answers to a channel that has more packets to be
+        answered wait for these: a call of the system for each slice of them would take longer than the slice."""
         self._end()
-        self.unsent.extend(self.dirty)
+        for channel in self.dirty:
+            if channel.postponed and sum([len(piece) for piece in channel.out]) < LITTLE:
+                channel.dirty = False
+            else:
+                self.unsent.append(channel)
         self.dirty = []
+
+    def send_held_back(self, channel: Channel) -> None:
+        """It has no packets any more that were postponed."""
+        if channel.out and not channel.dirty:
+            channel.dirty = True
+            self.dirty.append(channel)
 
     def _end(self) -> None:
         if self.open:

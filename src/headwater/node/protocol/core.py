@@ -190,8 +190,8 @@ class Core(Slow):
     def resume(self, channel: Channel, why: int) -> None:
         raise NotImplementedError
 
-    def be_busy(self, channel: Channel) -> None:
-        """Deal with nothing else of this channel until `go_on`."""
+    def be_busy(self, channel: Channel, size: int = 0) -> None:
+        """Deal with nothing else of this channel until `go_on`; so many bytes of its last packet are kept as long."""
         raise NotImplementedError
 
     def go_on(self, channel: Channel) -> None:
@@ -219,6 +219,8 @@ class ClientTask(BackgroundTask):
     def __init__(self, core: Core, channel: Channel) -> None:
         self.core = core
         self.channel = channel
+        self.size = 0
+        """Bytes of the packet that it keeps."""
 
     def step(self) -> bool:
         """Do a little of it; False: it is done. `Channel.waits` may be set to this: go on when the client has read."""

@@ -61,9 +61,9 @@ class Flow(Core):
 
     # ---- long work ---------------------------------------------------------------------------------------------
 
-    def be_busy(self, channel: Channel) -> None:
-        """Deal with nothing else of this channel until `go_on`."""
-        self.hot.be_busy(channel)
+    def be_busy(self, channel: Channel, size: int = 0) -> None:
+        """Deal with nothing else of this channel until `go_on`; so many bytes of its last packet are kept as long."""
+        self.hot.be_busy(channel, size)
         if not channel.paused & BUSY:
             self.pause(channel, BUSY)
 
@@ -80,10 +80,10 @@ class Flow(Core):
         channel = task.channel
         while task.step():
             if channel.waits is not None:
-                self.be_busy(channel)
+                self.be_busy(channel, task.size)
                 break
             if time.monotonic() > self.hot.until:
-                self.be_busy(channel)
+                self.be_busy(channel, task.size)
                 self.background.add(task)
                 break
 
@@ -99,6 +99,7 @@ class Flow(Core):
             channel.peer.postponed()
             return
         self.be_busy(channel)
+        channel.postponed = True
         self.background.add(_Rest(self, channel))
 
     # ---- writing -----------------------------------------------------------------------------------------------
@@ -164,10 +165,13 @@ class _Rest(BackgroundTask):
 
     def piece(self) -> bool:
         channel = self.channel
+        channel.postponed = False
         if channel.busy and channel.state != CLOSING:
             hot = self.flow.hot
             hot.feed(channel, hot.take_kept(channel))
             self._resume()
+        if not channel.postponed:  # again
+            self.flow.hot.send_held_back(channel)
         return False
 
     def _resume(self) -> None:

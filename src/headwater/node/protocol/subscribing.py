@@ -41,6 +41,8 @@ Parts = tuple[str | None, str]
 
 SOME: Final = 8
 """Topic filters that are dealt with between two looks at the clock."""
+SOME_TEXT: Final = 16384
+"""Characters of them after which there are no more: long ones take as long as many."""
 
 
 class _Subscribe(ClientTask):
@@ -90,8 +92,12 @@ class _Subscribe(ClientTask):
                 return True
         done = len(self.reasons)
         if done < len(self.requests):
+            text = 0
             for number in range(done, min(done + SOME, len(self.requests))):
                 self._subscribe(self.requests[number], self.parts[number])
+                text += len(self.requests[number].filter)
+                if text >= SOME_TEXT:
+                    break
             if len(self.reasons) < len(self.requests):
                 return True
         if not self.is_answered:
@@ -115,8 +121,12 @@ class _Subscribe(ClientTask):
 
     def _look_at(self, first: int) -> None:
         """All requests are looked at before one takes effect: a packet that breaks the protocol has none."""
+        text = 0
         for request in self.requests[first : first + 4 * SOME]:
             self.parts.append(self.subscribing.allowed_parts(self.channel, request))
+            text += len(request.filter)
+            if text >= SOME_TEXT:
+                break
 
     def _subscribe(self, request: SubscribeRequest, parts: Parts | None) -> None:
         channel = self.channel
@@ -152,14 +162,22 @@ class _Unsubscribe(ClientTask):
         core = self.core
         session = self.session
         if self.looked_at < len(self.filters):  # as in _Subscribe
+            text = 0
             for name in self.filters[self.looked_at : self.looked_at + 4 * SOME]:
                 if name not in session.subscriptions:
                     self.subscribing.parts_of(self.channel, name)
-            self.looked_at += 4 * SOME
+                self.looked_at += 1
+                text += len(name)
+                if text >= SOME_TEXT:
+                    break
             if self.looked_at < len(self.filters):
                 return True
         done = len(self.reasons)
+        text = 0
         for name in self.filters[done : done + SOME]:
+            if text >= SOME_TEXT:
+                break
+            text += len(name)
             subscription = session.subscriptions.pop(name, None)
             if subscription is None:
                 self.reasons.append(NO_SUBSCRIPTION_EXISTED)
@@ -179,17 +197,23 @@ class _Unsubscribe(ClientTask):
 class _Long(ClientTask):
     """Decodes a packet, and then deals with it."""
 
-    def __init__(self, subscribing: Subscribing, channel: Channel, filters: FilterList) -> None:
+    def __init__(self, subscribing: Subscribing, channel: Channel, filters: FilterList, size: int) -> None:
         super().__init__(subscribing.core, channel)
         self.subscribing = subscribing
         self.filters = filters
+        self.size = size
         self.task: ClientTask | None = None
 
     def step(self) -> bool:
         if self.task is not None:
             return self.task.step()
-        if not self.filters.decode(4 * SOME):
-            self.task = self.subscribing.task(self.channel, self.filters.packet)
+        filters = self.filters
+        before = filters.text
+        if not filters.decode(4 * SOME, SOME_TEXT):
+            self.task = self.subscribing.task(self.channel, filters.packet)
+        self.size += filters.text - before
+        if self.channel.busy:
+            self.core.hot.count_more(self.channel, filters.text - before)
         return True
 
 
@@ -226,7 +250,7 @@ class Subscribing:
     def long_packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
         """The same for one with so many topic filters that decoding them takes long."""
         filters = FilterList(first_byte, body, channel.version, self.core.config.max_user_properties)
-        self.core.begin(_Long(self, channel, filters))
+        self.core.begin(_Long(self, channel, filters, len(body)))
 
     def task(self, channel: Channel, packet: Packet) -> ClientTask:
         if isinstance(packet, Subscribe):
