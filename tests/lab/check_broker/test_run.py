@@ -17,6 +17,8 @@ from headwater_lab.check_broker.promises import parse_promises
 from headwater_lab.check_broker.run import Settings, run
 from tests.brokers import find_mosquitto, free_port
 
+pytestmark = pytest.mark.slow
+
 
 def check(settings: Settings, outputs: Outputs | None = None) -> int:
     promises = parse_promises("standard", len(settings.targets))
