@@ -20,6 +20,8 @@ from headwater_lab.check_broker.run import Recorded, Settings, run
 from tests.brokers import free_port, wait_until_listening
 from tests.lab.check_broker.broken_node import BROKEN
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent.parent
 INTACT = "intact"
 PROFILE, PROMISED = parse_promises("standard", 1)

@@ -26,7 +26,7 @@ from headwater_lab.contenders import find_mosquitto
 LISTENS: Final = 90.0
 """Seconds until a node has to listen: RabbitMQ starts slowly."""
 HOST: Final = "127.0.0.1"
-MARK: Final = "HEADWATER_CHECKED_NODE"
+MARK: Final = "CHECKED_NODE"
 """In the environment of each node: a process id may be another's by now."""
 
 

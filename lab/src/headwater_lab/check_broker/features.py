@@ -17,7 +17,7 @@ from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, V311, Connack
 from headwater_lab.check_broker.client import Client, Surroundings
 from headwater_lab.check_broker.connection import Connection, Target
-from headwater_lab.check_broker.history import Delivery, History, Outcome, Publication
+from headwater_lab.check_broker.history import Delivery, History, Outcome, Publication, Subscription
 
 PATIENCE: Final = 3.0
 VERSION_NAMES: Final = {V311: "3.1.1", V5: "5.0"}
@@ -47,6 +47,7 @@ async def find_features(surroundings: Surroundings, version: int | None, wait: f
     connack = answers[0][1]
     probe = Client(dataclasses.replace(surroundings, history=History()), "probe")
     try:
+        await _subscribed(probe, surroundings.targets[0], wait)
         await _probe_qos(probe, surroundings.targets[0], features)
         await _probe_shared(probe, surroundings.targets[0], features)
     finally:
@@ -98,15 +99,29 @@ async def _try(surroundings: Surroundings, target: Target, version: int) -> tupl
     return answer, ""
 
 
+async def _subscribed(probe: Client, target: Target, wait: float) -> None:
+    """A cluster may accept clients before it can serve them. Raises CannotRun."""
+    topic = f"{probe.surroundings.prefix}/probe"
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait
+    while True:
+        if await probe.connect(target, clean=True):
+            subscription = await probe.subscribe(topic, 2)
+            if subscription is not None and subscription.outcome is Outcome.OK:
+                return
+        if loop.time() > deadline:
+            raise CannotRun(f"{target} refuses a subscription to {topic}: allow clients topics below check-….")
+        await asyncio.sleep(0.2)
+
+
 async def _probe_qos(probe: Client, target: Target, features: Features) -> None:
     topic = f"{probe.surroundings.prefix}/probe"
-    await probe.connect(target, clean=True)
-    subscription = await probe.subscribe(topic, 2)
-    if subscription is None or subscription.outcome is not Outcome.OK:
-        raise CannotRun(f"{target} refuses a subscription to {topic}: allow clients to use topics below {topic[:-6]}.")
-    if subscription.granted < 2:
-        features.remarks.append(f"QoS 2 is not granted, only {subscription.granted}")
-        features.qos = subscription.granted
+    granted = max(subscription.granted for subscription in probe.history.of(Subscription) if subscription.granted < 3)
+    if granted < 2:
+        features.remarks.append(f"QoS 2 is not granted, only {granted}")
+        features.qos = granted
+    if probe.connection is None and not await probe.connect(target, clean=True):
+        raise CannotRun(f"{target} accepted a client, and then none any more.")
     sent = probe.publish(topic, 2)
     if not await _happens(probe, lambda: sent.outcome is not Outcome.UNKNOWN) or sent.outcome is not Outcome.OK:
         features.remarks.append("a PUBLISH of QoS 2 is not taken: checked with QoS 0 and 1")

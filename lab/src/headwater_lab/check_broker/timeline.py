@@ -18,7 +18,7 @@ from headwater_lab.check_broker.report import MOST_FINDINGS, Report, Status, sto
 COLOURS: Final = ("#4878a8", "#c98a2b", "#5a9a68", "#8d6cab", "#a0616a", "#5f9ea0")
 FAULT: Final = "#f3d6d3"
 WRONG: Final = "#c0392b"
-DRAWN: Final = 3
+DRAWN: Final = 2
 """Findings of each promise that are drawn."""
 AROUND: Final = 0.5
 """Seconds before and after a finding's entries."""

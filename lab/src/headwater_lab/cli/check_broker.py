@@ -49,9 +49,7 @@ def check(
     ] = 45.0,
     mqtt: Annotated[str, typer.Option(help="5, 3 (3.1.1), or auto: 5 if the broker takes it.")] = "auto",
     username: Annotated[str | None, typer.Option("--username", "-u", help="For all clients.")] = None,
-    password: Annotated[
-        str | None, typer.Option("--password", "-P", envvar="HEADWATER_CHECK_PASSWORD", help="For all clients.")
-    ] = None,
+    password: Annotated[str | None, typer.Option("--password", "-P", help="For all clients.")] = None,
     history_limit: Annotated[
         int, typer.Option(min=1000, help="Entries of the history (200 bytes each); then the load ends.")
     ] = 1_000_000,

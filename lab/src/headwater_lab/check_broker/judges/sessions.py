@@ -9,7 +9,7 @@ from headwater_lab.check_broker.judges import Verdict
 from headwater_lab.check_broker.judges.calm import Calm
 from headwater_lab.check_broker.promises import Promise
 
-TAKE_OVER_LIMIT: Final = 5.0
+TAKE_OVER_LIMIT: Final = 3.0
 """Seconds after the CONNACK in which the earlier connection has to end."""
 
 
