@@ -174,9 +174,10 @@ class SpanningGroups(Service):
             share = None
         if share is None or number in teller.names or filter.startswith(NOT_FOR_NODES):
             raise MalformedFrame("a group that cannot be")
-        teller.size += GROUP_BYTES + len(name.encode())
-        if teller.size > self.max_bytes:
+        size = GROUP_BYTES + len(name.encode())
+        if teller.size + size > self.max_bytes:
             raise MalformedFrame("too many groups")
+        teller.size += size
         teller.names[number] = name
         self._stale.get(node, set()).discard(name)
 

@@ -155,11 +155,10 @@ class Spread:
             found = self.nodes[node] = GroupNode(node)
             found.turn = min(each.turn for each in self._all)
             self._all.append(found)
-        found.is_up = True
-        online = found.online
-        found.told(state, taken, self._typical, now)
-        if found.online != online:
+        if not found.is_up or found.online != state.online:
             self._keys.clear()
+        found.is_up = True
+        found.told(state, taken, self._typical, now)
         self._learn()
 
     def own_told(self, state: GroupState, now: float) -> None:
