@@ -39,7 +39,7 @@ from headwater.node.plane.sending import message_of_packet
 from headwater.node.protocol.server import Server
 from headwater.node.protocol.sharing import Elsewhere
 from headwater.peering.frames.frame import MalformedFrame
-from headwater.peering.groups.notes import BEGINNING, END, GROUP_BYTES, MAX_GROUPS_BYTES, Entry, decode_note
+from headwater.peering.groups.notes import BEGINNING, END, GROUP_BYTES, MAX_GROUPS_BYTES, Entry, GroupState, decode_note
 from headwater.peering.groups.spread import KEY, Spread
 from headwater.routing.feed import GROUP_ADDED, GROUP_REMOVED, RouteChange, RouteListener
 from headwater.routing.shared import Group
@@ -195,11 +195,11 @@ class SpanningGroups(Service):
         self._spread_changed(filter)
         return found
 
-    def _look(self, own: OwnGroup) -> None:
+    def _look(self, own: OwnGroup, state: GroupState) -> None:
         """The model of this node's own members is made as others' are."""
         found = self._spans.get(own.name)
-        if found is not None and own.state is not None:
-            found.spread.own_told(own.state, self.server.hot.now)
+        if found is not None:
+            found.spread.own_told(state, self.server.hot.now)
             if found.spread.dispatcher != own.group.dispatcher.name:
                 found.spread.use(own.group.dispatcher.name)
 
@@ -259,13 +259,13 @@ class SpanningGroups(Service):
 
     def flush(self) -> None:
         """Tell of members that came and went, before others hear of it in other ways."""
-        for own in self.telling.flush():
-            self._look(own)
+        for own, state in self.telling.flush():
+            self._look(own, state)
 
     def _due(self) -> None:
         self.flush()
-        for own in self.telling.look():
-            self._look(own)
+        for own, state in self.telling.look():
+            self._look(own, state)
             found = self._spans.get(own.name)
             if found is not None:
                 self._pump(found)

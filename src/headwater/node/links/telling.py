@@ -192,19 +192,19 @@ class Telling:
 
     # ---- notes ---------------------------------------------------------------------------------------------------
 
-    def flush(self) -> list[OwnGroup]:
-        """Tell of those who came and went; the groups of which that is new."""
-        news = list(self._news)
-        self._news.clear()
-        for own in news:
-            self._look(own)
+    def flush(self) -> list[tuple[OwnGroup, GroupState]]:
+        """Tell of those who came and went; the groups of which that is new, as they are now."""
+        news: list[tuple[OwnGroup, GroupState]] = []
+        for own in self._news:
+            news.append((own, self._look(own)))
             self._tell_all(own)
+        self._news.clear()
         self._send()
         return news
 
-    def look(self) -> list[OwnGroup]:
-        """Look at active groups, and tell what has changed; those that were looked at."""
-        seen: list[OwnGroup] = []
+    def look(self) -> list[tuple[OwnGroup, GroupState]]:
+        """Look at active groups, and tell what has changed; those that were looked at, as they are now."""
+        seen: list[tuple[OwnGroup, GroupState]] = []
         now = self.server.hot.now
         for own in list(self._active)[:LOOKED_AT]:
             del self._active[own]
@@ -214,7 +214,7 @@ class Telling:
                 continue
             before, looked_at = own.state, own.looked_at
             state = self._look(own)
-            seen.append(own)
+            seen.append((own, state))
             is_new = before is None or own.is_news or differs(before, looked_at, state, now)
             if is_new:
                 own.busy_until = now + IDLE
