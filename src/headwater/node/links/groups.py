@@ -33,11 +33,11 @@ from headwater.node.destinations.groups import SharedGroups
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.post import Post, Service
 from headwater.node.links.sending import GroupLink, OutgoingRuns, aged, packet_end
-from headwater.node.links.spanning import Arriving, Nobody, OwnGroups, SpanningGroup
+from headwater.node.links.spanning import GroupFanouts, Nobody, OwnGroups, SpanningGroup
 from headwater.node.links.telling import OwnGroup, Telling
 from headwater.node.plane.sending import message_of_packet
 from headwater.node.protocol.server import Server
-from headwater.node.protocol.sharing import Elsewhere
+from headwater.node.protocol.sharing import Elsewhere, MembersElsewhere
 from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.groups.notes import BEGINNING, END, GROUP_BYTES, MAX_GROUPS_BYTES, Entry, GroupState, decode_note
 from headwater.peering.groups.spread import KEY, Spread
@@ -83,7 +83,7 @@ class SpanningGroups(Service):
         self._tellers: dict[str, _Teller] = {}
         self._stale: dict[str, set[str]] = {}
         """Names that a node had told before its link came up, and not again yet."""
-        self._arriving = Arriving(server.hot.own_fanouts)
+        self._arriving = GroupFanouts(server.hot.own_fanouts)
         self._nobody = Nobody(server.stats)
         self._feed = _Feed(self)
         self._elsewhere = _Elsewhere(self)
@@ -286,6 +286,17 @@ class SpanningGroups(Service):
                     found.append(each)
         return found
 
+    def routes(self, topic: str) -> dict[str, list[str]]:
+        """The groups that match a topic, and the nodes that have members, for people to look at."""
+        found: dict[str, list[str]] = {}
+        for group in self.server.router.groups.match(topic):
+            found[group.name] = [self.node]
+        for each in self.destinations(topic):
+            assert isinstance(each, SpanningGroup)
+            nodes = each.spread.nodes.values()
+            found[each.spread.name] = sorted(node.node for node in nodes if node.members)
+        return found
+
     def link(self, node: str, name: str) -> GroupLink:
         return GroupLink(self.outgoing, self.outgoing.spooling.end_of(node), name)
 
@@ -389,6 +400,18 @@ class _Elsewhere(Elsewhere):
         else:
             self.groups.flush()
             found.deliver(message, None)
+
+    def nodes(self, group: Group) -> list[MembersElsewhere]:
+        found = self.groups.spanning(group)
+        if found is None:
+            return []
+        return [
+            MembersElsewhere(
+                *(each.node, each.is_up, each.members, each.online, each.credit, each.sent, each.sent - each.taken)
+            )
+            for each in found.spread.nodes.values()
+            if each is not found.spread.own
+        ]
 
 
 class _Feed(RouteListener):

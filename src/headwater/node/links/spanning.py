@@ -207,7 +207,7 @@ class Nobody(Destination):
         self.stats.drops[SESSION_ENDED] += 1
 
 
-class Arriving(Fanouts):
+class GroupFanouts(Fanouts):
     """The fan-outs of runs that other nodes send for one group here: all topics have the same, if they are valid. They
     are not stored: the node where they were published has done that."""
 

@@ -22,7 +22,7 @@ stays with its session [MQTT-4.8.2-4, 4.8.2-5].
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from mypy_extensions import mypyc_attr
 
@@ -79,6 +79,21 @@ def unsent_packets(channel: Channel) -> list[bytes]:
     return packets
 
 
+class MembersElsewhere(NamedTuple):
+    """A group's members at another node, as this one knows them."""
+
+    node: str
+    is_linked: bool
+    members: int
+    online: int
+    credit: int
+    """Messages that they had room for, as the node last told."""
+    sent: int
+    """Messages that went there from here, since the link is up."""
+    under_way: int
+    """Of these, the ones that the node had not got when it last told."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Elsewhere:
     """The members of held groups at other nodes; without a cluster there are none."""
@@ -89,6 +104,10 @@ class Elsewhere:
     def deliver(self, group: Group, message: Message) -> None:
         """To a member anywhere, or let it wait here."""
         raise NotImplementedError
+
+    def nodes(self, group: Group) -> list[MembersElsewhere]:
+        """Who has them, for people to look at."""
+        return []
 
 
 class _Pulling(BackgroundTask):
