@@ -169,6 +169,8 @@ def test_where_a_topic_goes(of: Node) -> None:
     assert asked(of, "routes", "there/ü 1") == "there/ü 1: b\n"
     assert asked(of, "routes", "nobody") == "nobody: nobody has subscribed\n"
     assert "may be no subscriber behind" in asked(of, "routes", "perhaps")
+    assert asked(of, "routes", "shared/1") == "shared/1: b\n$share/g/#: one of a, b\n"
+    assert asked(of, "routes", "shared/only") == "$share/g/#: one of a, b\n"
     assert json.loads(asked(of, "routes", "here/1", "--json"))["links"] == ["b"]
     assert "the topic name has a wildcard" in refused(of, "routes", "here/#")
 

@@ -44,7 +44,9 @@ class FakeCluster:
 
     def routes(self, topic: str) -> RouteView:
         wanted = [each.peer for each in self.links if each.state != "down"]
-        return RouteView(topic, topic.startswith("here/"), [] if topic == "nobody" else wanted, topic != "perhaps")
+        is_here, is_known = topic.startswith("here/"), topic != "perhaps"
+        groups = {"$share/g/#": ["a", "b"]} if topic.startswith("shared/") else {}
+        return RouteView(topic, is_here, [] if topic in ("nobody", "shared/only") else wanted, is_known, groups)
 
     def join(self, addresses: list[str]) -> None:
         if "wrong:" in addresses:

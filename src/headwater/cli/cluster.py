@@ -1,5 +1,5 @@
-"""`headwater cluster status|peers|routes|join|leave|forget|method`: a cluster as one of its nodes sees it, by the admin
-API of that node (docs/cluster.md); and the options by which `headwater broker` becomes a node of one."""
+"""`headwater cluster status|peers|routes|groups|join|leave|forget|method`: a cluster as one of its nodes sees it, by
+the admin API of that node (docs/cluster.md); and the options by which `headwater broker` becomes a node of one."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 URL: Final = "http://localhost:18830"
 
 STATES: Final = ("live", "suspected", "dead", "left")
+PLENTY: Final = 1 << 16
+"""Messages that a member has room for that has no window."""
 
 cluster = typer.Typer(
     name="cluster",
@@ -137,6 +139,22 @@ def routes(
     print(json.dumps(found) if as_json else _route(found))
 
 
+@cluster.command()
+@with_ask_options
+def groups(of: AskOptions, as_json: AsJson = False) -> None:
+    """Shared groups, and where their members are, as the node knows them. Room is how many messages they would be sent
+    at once; sent are those that went there from here since the link is up."""
+    with of.node("groups") as node:
+        own = node.ask("/v1/cluster")["node"]
+        found = node.ask("/v1/groups")
+    if as_json:
+        print(json.dumps(found))
+    elif found:
+        _print_groups(found, own)
+    else:
+        print("there are no shared groups")
+
+
 def summary(found: Mapping[str, Any]) -> str:
     """A cluster in one line."""
     states = [each["state"] for each in found["nodes"]]
@@ -154,10 +172,13 @@ def _route(found: Mapping[str, Any]) -> str:
     from headwater.cli.fitted import printable
 
     places = [*(["this node"] if found["local"] else []), *found["links"]]
-    if not places:
-        return f"{printable(found['topic'])}: nobody has subscribed"
-    text = f"{printable(found['topic'])}: {', '.join(places)}"
-    return text if found["is_exact"] or not found["links"] else f"{text} (there may be no subscriber behind some links)"
+    groups = [f"{printable(name)}: one of {', '.join(nodes)}" for name, nodes in found["groups"].items()]
+    if not places and groups:
+        return "\n".join(groups)
+    text = f"{printable(found['topic'])}: {', '.join(places) or 'nobody has subscribed'}"
+    if not found["is_exact"] and found["links"]:
+        text += " (there may be no subscriber behind some links)"
+    return "\n".join([text, *groups])
 
 
 # ---- orders ------------------------------------------------------------------------------------------------------
@@ -243,6 +264,27 @@ def _print_links(links: list[dict[str, Any]]) -> None:
         ]
         for each in links
     ]
+    _print_table([*columns, Column("why")], rows)
+
+
+def _print_groups(groups: list[dict[str, Any]], own: str) -> None:
+    from headwater.cli.fitted import Column, Kind, number, printable
+
+    columns = [Column("group"), Column("dispatcher", Kind.SPARE), Column("node", Kind.WHOLE)]
+    columns += [*map(number, ("members", "online", "room", "sent", "waiting"))]
+    rows = []
+    for group in groups:
+        name, here = [printable(group[key]) for key in ("name", "dispatcher")], group["members"]
+        if here or group["waiting"]:
+            counts = (len(here), sum(each["online"] for each in here))
+            ready = f"{sum(each['ready'] for each in here)} ready" if here else ""
+            sent, waiting = (f"{group[key]:,}" for key in ("sent", "waiting"))
+            rows.append([*name, own, *(f"{count:,}" for count in counts), ready, sent, waiting, ""])
+        for each in group["elsewhere"]:
+            figures = [f"{each[key]:,}" for key in ("members", "online", "credit", "sent")]
+            if each["credit"] >= PLENTY:
+                figures[2] = "plenty"
+            rows.append([*name, printable(each["node"]), *figures, "", "" if each["is_linked"] else "away"])
     _print_table([*columns, Column("why")], rows)
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 from headwater.peering.frames.fields import U16, U32, U64, Fields, short
@@ -256,6 +257,18 @@ class LinkSpool:
             self._storage.drop(self.peer, block.first)
             self.bytes -= block.size
             self._forget(block.first)
+
+    def unacknowledged(self) -> Iterator[SpooledRun]:
+        """What the peer may not have, in order."""
+        for block in list(self._blocks):
+            recent = self._recent.get(block.first)
+            runs = decode_block(self._storage.get(self.peer, block.first)) if recent is None else recent[1]
+            last = block.first - 1
+            for run in runs:
+                last += run.messages
+                if last > self.acknowledged:
+                    yield run
+        yield from list(self._open)
 
     def discard(self) -> None:
         """The peer will not come back: it is owed nothing."""

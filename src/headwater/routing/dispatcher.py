@@ -15,6 +15,8 @@ from headwater.message import Subscription
 
 PARTS: Final = 1000
 """Of one weight: dispatchers that count count in these."""
+NOMINAL: Final = 0.001
+"""Seconds that a message counts for where nobody knows how long one takes: the fewer wait the better."""
 
 
 class Member:
@@ -130,6 +132,16 @@ class Dispatcher:
         """What it believes of a member, for people to look at: `seconds_per_message`, `seconds_of_work`,
         `seconds_away`; only what it has an opinion on."""
         return {}
+
+    def outlook(self, member: Member, now: float) -> tuple[float, float]:
+        """When the member would start on a message that it got now, on the clock of `now`, and the seconds that it
+        takes for one, 0.0: not known. For other brokers with members of the same group."""
+        pending = member.in_flight if member.waiting < 0 else member.waiting + member.sent_since_report
+        return now + pending * (member.reported_seconds or NOMINAL), member.reported_seconds
+
+    def capacity(self, member: Member, now: float) -> float:
+        """Messages that it may be sent now, if it is to be spared."""
+        return member.pull / PARTS
 
     def taken(self, member: Member, now: float) -> None:
         """The member has room and got the message that waited longest in the group: as if it had been chosen."""

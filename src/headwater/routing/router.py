@@ -89,7 +89,7 @@ class Router:
         """Add or replace; True when the session did not have this filter before."""
         filter, share = subscription.filter, subscription.share
         if share is not None:
-            is_first = self.groups.get(share, filter) is None
+            is_first = not self.groups.has_members(share, filter)
             is_new = self.groups.join(session, subscription)
             if is_first:
                 self.feed.wanted_changed(GROUP_ADDED, filter, share)
@@ -104,7 +104,7 @@ class Router:
     def unsubscribe(self, session: object, subscription: Subscription) -> None:
         filter, share = subscription.filter, subscription.share
         if share is not None:
-            if self.groups.leave(session, share, filter) is not None and self.groups.get(share, filter) is None:
+            if self.groups.leave(session, share, filter) is not None and not self.groups.has_members(share, filter):
                 self.feed.wanted_changed(GROUP_REMOVED, filter, share)
         elif self.trie.remove(filter, session) is not None and self.trie.get(filter) is None:
             self.feed.wanted_changed(FILTER_REMOVED, filter)

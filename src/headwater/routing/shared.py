@@ -85,6 +85,8 @@ class Group:
         self.sent_messages = 0  # to members so far
         self.number = 0
         """By which a journal knows it; 0: what waits in it is not on disk."""
+        self.is_held = False
+        """Other brokers have members of it: it stays, with what waits in it, when it has none here."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -169,6 +171,13 @@ class Group:
         self._ready = len([member for member in eligible if member.ready])
         return eligible
 
+    @property
+    def any_ready(self) -> bool:
+        """Whether a member is there that has room, as far as is known."""
+        if self._eligible is None:
+            self._find_eligible()
+        return self._ready > 0
+
     def any_online(self) -> bool:
         return bool(self._find_eligible() if self._eligible is None else self._eligible)
 
@@ -248,7 +257,7 @@ class Group:
 
 
 class Groups:
-    """All groups of a broker. `len()` counts groups; a group exists while it has members."""
+    """All groups of a broker. `len()` counts groups; a group exists while it has members, or is held."""
 
     def __init__(self, new_dispatcher: Callable[[str], Dispatcher]) -> None:
         """`new_dispatcher` makes one for the group of that name, `$share/…`."""
@@ -279,8 +288,8 @@ class Groups:
         name = (share, subscription.filter)
         group = self._groups.get(name)
         if group is None:
-            group = Group(share, subscription.filter, self._new_dispatcher(subscription.name), self.watcher)
-            self._groups[name] = group
+            group = self._make(share, subscription.filter)
+        if len(group) == 0:
             self._trie.add(group.filter, group, subscription)
         is_new = group.member(key) is None
         weight = 1 if self.weight_of is None else self.weight_of(key)
@@ -303,9 +312,33 @@ class Groups:
         if not mine:
             del self._by_key[key]
         if len(group) == 0:
-            del self._groups[(share, filter)]
             self._trie.remove(filter, group)
+            if not group.is_held:
+                del self._groups[(share, filter)]
         return member.subscription
+
+    def hold(self, share: str, filter: str) -> Group:
+        """The group of that name, which stays though nobody here is in it, until it is released."""
+        group = self._groups.get((share, filter))
+        if group is None:
+            group = self._make(share, filter)
+        group.is_held = True
+        return group
+
+    def release(self, group: Group) -> None:
+        """It goes with its last member, or now."""
+        group.is_held = False
+        if len(group) == 0:
+            self._groups.pop((group.share, group.filter), None)
+
+    def has_members(self, share: str, filter: str) -> bool:
+        group = self._groups.get((share, filter))
+        return group is not None and len(group) > 0
+
+    def _make(self, share: str, filter: str) -> Group:
+        group = Group(share, filter, self._new_dispatcher(f"$share/{share}/{filter}"), self.watcher)
+        self._groups[share, filter] = group
+        return group
 
     def set_online(self, key: object, online: bool) -> None:
         """Note in all its groups that a session has connected or disconnected."""

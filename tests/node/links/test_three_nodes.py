@@ -66,6 +66,8 @@ class Run:
         self.clients: list[tuple[Client, Client] | None] = [None] * CLIENTS
         self.got: list[tuple[list[Got], list[Got]]] = [([], []) for _ in range(CLIENTS)]
         self.published = 0
+        self.spans = way.graph == "mesh"
+        """Groups have members at all nodes; else each node has groups of its own."""
         self.sharing: set[str] = set()
         """Nodes at which there were groups: which member is next depends on the order of different publishers."""
 
@@ -75,6 +77,9 @@ class Run:
 
     def node(self, client: int) -> Node:
         return self.nodes[client % 3]
+
+    def share(self, client: int, filter: str) -> str:
+        return f"$share/{'all' if self.spans else self.node(client).name}/{filter}"
 
     def both(self, number: int) -> tuple[Client, Client] | None:
         return self.clients[number]
@@ -120,9 +125,9 @@ def subscribing(number: int, filter: str, share: bool, qos: int, published: bool
         clients = run.both(number)
         if clients is None:
             return
-        name = f"$share/{run.node(number).name}/{filter}" if share else filter
+        name = run.share(number, filter) if share else filter
         if share:
-            run.sharing.add(run.node(number).name)
+            run.sharing.update("abc" if run.spans else run.node(number).name)
         run.settle()
         for client in clients:
             if client.version == 5:  # what was retained is at one node alone
@@ -141,7 +146,7 @@ def unsubscribing(number: int, filter: str) -> Step:
         if clients is not None:
             run.settle()
             for client in clients:
-                client.send(Unsubscribe(9, [filter, f"$share/{run.node(number).name}/{filter}"]))
+                client.send(Unsubscribe(9, [filter, run.share(number, filter)]))
             run.settle()
 
     return step
@@ -269,6 +274,11 @@ def test_three_nodes_are_one_broker(
 def same_deliveries(run: Run) -> None:
     for number in range(CLIENTS):
         run.read(number)
+    if run.spans and run.sharing:
+        in_cluster, at_one = (sorted(each[1] for got in run.got for each in got[side]) for side in (0, 1))
+        assert in_cluster == at_one
+        run.sharing.clear()
+        run.got.clear()
     for node in run.nodes:
         of_node = [got for number, got in enumerate(run.got) if run.node(number) is node]
         if node.name in run.sharing:

@@ -55,8 +55,13 @@ def balance(
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Of the sweep, from --seed on (else from 1).")] = 5,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Instead, scenario 2 with its members at three nodes of a cluster.")
+    ] = False,
 ) -> None:
     """Shared subscriptions with members of unequal speed, in real time, by all dispatchers."""
+    if cluster:
+        raise typer.Exit(_across(quick, json, out, seed))
     if sweep or spark is not None:
         raise typer.Exit(_swept(quick, json, out, 1 if seed is None else seed, seeds, spark))
     from headwater_lab.reproduce.balance.experiment import ExperimentError, run
@@ -65,6 +70,16 @@ def balance(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
     with _told("balance", ProcessError, ExperimentError, OSError):
         raise typer.Exit(run(quick, json, out, seed))
+
+
+def _across(quick: bool, json: Path | None, out: Path | None, seed: int | None) -> int:
+    from headwater.fleet.process import BrokerError
+    from headwater_lab.reproduce.balance.across import run
+    from headwater_lab.reproduce.process import ProcessError
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
+    with _told("balance --cluster", ProcessError, BrokerError, OSError):
+        return run(quick, json, out, seed)
 
 
 def _swept(quick: bool, json: Path | None, out: Path | None, seed: int, seeds: int, spark: str | None) -> int:

@@ -55,9 +55,14 @@ def _words(port: int, folder: Path, options: Sequence[str]) -> list[str]:
 
 def wait_for_links(nodes: Sequence[RunningBroker]) -> None:
     """Return when what is published at each node arrives at all others. BrokerError: it does not in time."""
+    wait_for_links_of([node.port for node in nodes])
+
+
+def wait_for_links_of(nodes: Sequence[int]) -> None:
+    """The same, of nodes by their ports."""
     deadline = time.monotonic() + LINK_LIMIT
     with contextlib.ExitStack() as stack:
-        callers = [stack.enter_context(Caller(node.port, f"probe{number}")) for number, node in enumerate(nodes)]
+        callers = [stack.enter_context(Caller(port, f"probe{number}")) for number, port in enumerate(nodes)]
         missing = {(here, there) for here in range(len(nodes)) for there in range(len(nodes)) if here != there}
         for number, caller in enumerate(callers):
             caller.send(Subscribe(1, [SubscribeRequest(f"probe/{number}/#")]))

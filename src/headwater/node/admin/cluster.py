@@ -79,6 +79,9 @@ class RouteView(BaseModel):
     local: bool = Field(description="Whether somebody at this node has subscribed.")
     links: list[str] = Field(description="Peers to which a message goes.")
     is_exact: bool = Field(description="Whether these links are known to lead to subscribers.")
+    groups: dict[str, list[str]] = Field(
+        description="Shared groups, each with the nodes that have members: one of these gets a message."
+    )
 
 
 # ---- what callers send -------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from headwater.node.destinations.destination import Destination, Fanout, Source, StoreDestination
 from headwater.node.destinations.local import LocalRoutes
 from headwater.routing.feed import RouteListener
@@ -29,11 +31,20 @@ NOT_FOR_CLIENTS: Final = (b"$SYS", b"$share/", b"$headwater")
 """Topics that begin so take the ordinary way, which may refuse them."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class LocalPart:
+    """Which of a topic's destinations at this broker are to be used: of groups that span nodes, others decide."""
+
+    def of(self, found: list[Destination]) -> list[Destination]:
+        raise NotImplementedError
+
+
 class Fanouts(RouteListener):
     def __init__(self, local: LocalRoutes) -> None:
         self.local = local
         self.changes = local.changes
         self.remote: Source | None = None
+        self.part: LocalPart | None = None
         self.store: StoreDestination | None = None
         self.max_topic_length = LONGEST_TOPIC
         self.max_topic_levels = ANY_LEVELS
@@ -115,6 +126,8 @@ class Fanouts(RouteListener):
     def _fanout(self, name: str, store: StoreDestination | None) -> Fanout:
         """The fan-out keeps its destinations alive, so their identities are a key."""
         found = self.local.destinations(name)
+        if self.part is not None:
+            found = self.part.of(found)
         links: list[Destination] = [] if self.remote is None else self.remote.destinations(name)
         return self._made_of(store, found, links)
 

@@ -54,12 +54,7 @@ class SharedGroups(Destination):
                 member = sharing.choose(group, topic, publisher)
                 channel = None if member is None else plain_channel(member)
                 if member is None or channel is None or channel.version != run.version:
-                    packet = packets[start : start + size]
-                    message = message_of_packet(packet, run.version, FROM_CLIENT, publisher, sending.now)
-                    if run.commit:
-                        message.commit = run.commit
-                        message.position = run.position + start // size
-                    sharing.give(group, member, message)
+                    sharing.give(group, member, message_at(sending, run, start))
                     continue
                 group.sent(member, told, 0, sending.now)
                 if total - end >= MANY * size and len(groups) == 1:
@@ -72,15 +67,8 @@ class SharedGroups(Destination):
         sharing = sending.sharing
         topic = run.topic.decode()
         publisher = run.publisher
-        load = len(run.tail) - run.properties
         for group in self.groups:
-            member = sharing.choose(group, topic, publisher)
-            channel = None if member is None else plain_channel(member)
-            if member is None or channel is None or channel.version != run.version or not _may_fly(member):
-                sharing.give(group, member, sending.message1(run))
-            else:
-                group.sent(member, load + len(topic) + HEADERS, 1, sending.now)
-                sending.send1(channel, run, group)
+            give1(sending, group, sharing.choose(group, topic, publisher), run)
 
     def deliver(self, message: Message, publisher: Session | None) -> None:
         sharing = self.sending.sharing
@@ -102,6 +90,27 @@ class SharedGroups(Destination):
     def has_room(self, publisher: Session | None) -> bool:
         sharing = self.sending.sharing
         return not any(sharing.is_full(group) for group in self.groups)
+
+
+def message_at(sending: Sending, run: Run, start: int) -> Message:
+    """The QoS 0 packet that begins there, from the first on, as a message."""
+    packet = run.data[run.start + start : run.start + start + run.size]
+    message = message_of_packet(packet, run.version, FROM_CLIENT, run.publisher, sending.now)
+    if run.commit:
+        message.commit = run.commit
+        message.position = run.position + start // run.size
+    return message
+
+
+def give1(sending: Sending, group: Group, member: Member | None, run: Run) -> None:
+    """A QoS 1 packet to the member that was chosen; None: it waits in the group."""
+    channel = None if member is None else plain_channel(member)
+    if member is None or channel is None or channel.version != run.version or not _may_fly(member):
+        sending.sharing.give(group, member, sending.message1(run))
+    else:
+        load = len(run.tail) - run.properties
+        group.sent(member, load + len(run.topic) + HEADERS, 1, sending.now)
+        sending.send1(channel, run, group)
 
 
 def plain_channel(member: Member) -> Channel | None:

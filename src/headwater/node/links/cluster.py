@@ -212,7 +212,8 @@ class Cluster:
     def routes(self, topic: str) -> RouteView:
         links = self._started()
         is_local = self._server.hot.fanouts.of(topic).local > 0
-        return RouteView(topic, is_local, list(links.coordination.links(topic)), links.coordination.is_exact)
+        groups = {} if links.groups is None else links.groups.routes(topic)
+        return RouteView(topic, is_local, list(links.coordination.links(topic)), links.coordination.is_exact, groups)
 
     def view(self) -> ClusterView:
         self._started()

@@ -20,6 +20,7 @@ from headwater.message import Message
 from headwater.node.destinations.destination import Destination, Fanout, Source
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.links.end import PeerEnd
+from headwater.node.links.groups import SpanningGroups
 from headwater.node.links.link import ALREADY, UP, Link
 from headwater.node.links.post import Post
 from headwater.node.links.receiving import NOT_FOR_NODES, Receiving, Shared
@@ -27,6 +28,7 @@ from headwater.node.links.retaining import Retaining, is_shared
 from headwater.node.links.sending import LinkDestination, OutgoingRuns, aged
 from headwater.node.links.sessions import Sessions
 from headwater.node.links.settings import ClusterSettings
+from headwater.node.links.spanning import NoGroups
 from headwater.node.links.spooling import Spooling
 from headwater.node.plane.timers import Timer
 from headwater.node.protocol.core import ClientTask, InterestGate
@@ -83,7 +85,14 @@ class Links(Source):
         if self.relays:
             self.outgoing.flush_interest = self._flush_interest
         self.post = Post(self.outgoing)
-        self._shared = Shared(server, self.coordination, self.forwarding, self.spooling, self.outgoing, self.post)
+        self.groups: SpanningGroups | None = None
+        """None: messages are relayed, and each node has groups of its own."""
+        if not self.relays:
+            self.groups = SpanningGroups(server, self.post, self.outgoing, node, self.retaining.take)
+            self.post.add(self.groups)
+        self._shared = Shared(
+            *(server, self.coordination, self.forwarding, self.spooling, self.outgoing, self.post, self.groups)
+        )
         self.sessions: Sessions | None = None
         """Where messages are relayed, each node has its own: letters reach neighbours alone."""
         if not self.relays:
@@ -108,6 +117,8 @@ class Links(Source):
         self._is_running = True
         for change in self._wanted():
             self.coordination.route_changed(change, server.hot.now)
+        if self.groups is not None:
+            self.groups.start()
         server.router.feed.listen(self._feed)
         self.retaining.start()
         if self.sessions is not None:
@@ -131,8 +142,15 @@ class Links(Source):
     def _wanted(self) -> list[RouteChange]:
         router = self.server.router
         found = [RouteChange(FILTER_ADDED, filter, None, 0) for filter in router.trie.filters()]
-        found += [RouteChange(GROUP_ADDED, group.filter, group.share, 0) for group in router.groups.all()]
-        return [each for each in found if not each.filter.startswith(NOT_FOR_NODES)]
+        found += [RouteChange(GROUP_ADDED, group.filter, group.share, 0) for group in router.groups.all() if len(group)]
+        return [self._told(each) for each in found if not each.filter.startswith(NOT_FOR_NODES)]
+
+    def _told(self, change: RouteChange) -> RouteChange:
+        """What others hear of it as wanted. A group that spans nodes wants no messages but those that are sent to it:
+        others are told of its name, under which nothing is published, so that a SUBACK waits until they know it."""
+        if change.share is None or self.groups is None:
+            return change
+        return RouteChange(change.kind, f"$share/{change.share}/{change.filter}", change.share, change.stamp)
 
     def use_method(self, method: str) -> None:
         filters = [change.filter for change in self._wanted()]
@@ -162,6 +180,10 @@ class Links(Source):
         link = self.up.get(node)
         if link is not None:
             link.close("it is no member any more")
+        end = self.spooling.ends.get(node)
+        if self.groups is not None and end is not None:
+            self.groups.forgotten(node)
+            self.groups.reclaim(end)
         self.coordination.forget(node)
         self.spooling.forget(node)
         self.forwarding.windows.forget(node)
@@ -279,6 +301,7 @@ class Links(Source):
             fanouts.max_topic_length = own.max_topic_length
             fanouts.max_topic_levels = own.max_topic_levels
             fanouts.remote = _Others(self, node) if self.relays else None
+            fanouts.part = None if self.relays else NoGroups()
             self.server.router.feed.listen(fanouts)
             coordinator = self.server.coordinator
             if coordinator is not None:
@@ -295,7 +318,7 @@ class Links(Source):
 
     def wanted_changed(self, change: RouteChange) -> None:
         if not change.filter.startswith(NOT_FOR_NODES):
-            self.coordination.route_changed(change, self.server.hot.now)
+            self.coordination.route_changed(self._told(change), self.server.hot.now)
             self._tick_soon()
 
     def hold(self, task: ClientTask) -> bool:
@@ -306,7 +329,8 @@ class Links(Source):
         return True
 
     def destinations(self, topic: str) -> list[Destination]:
-        return self.destinations_but("", topic)
+        found = self.destinations_but("", topic)
+        return found if self.groups is None else found + self.groups.destinations(topic)
 
     def destinations_but(self, node: str, topic: str) -> list[Destination]:
         """The links of a topic but for the one with this node."""
@@ -374,6 +398,8 @@ class Links(Source):
 
     def _run_tick(self) -> None:
         now = self.server.hot.now
+        if self.groups is not None:
+            self.groups.flush()  # who acknowledges a subscription knows of its group
         work = self.coordination.tick(now)
         for node, frame in work.sends:
             end = self.spooling.ends.get(node)

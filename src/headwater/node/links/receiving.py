@@ -17,6 +17,7 @@ from typing import Final
 
 from headwater.node.destinations.fanouts import NOT_FOR_CLIENTS, Fanouts
 from headwater.node.links.end import MAX_PUBLISHER_BYTES, MAX_PUBLISHERS, PeerEnd
+from headwater.node.links.groups import SpanningGroups
 from headwater.node.links.post import Post
 from headwater.node.links.sending import OutgoingRuns, Relayed, packet_end
 from headwater.node.links.spooling import Spooling
@@ -51,6 +52,7 @@ class Shared:
         spooling: Spooling,
         outgoing: OutgoingRuns,
         post: Post,
+        groups: SpanningGroups | None,
     ) -> None:
         self.server = server
         self.coordination = coordination
@@ -58,21 +60,23 @@ class Shared:
         self.spooling = spooling
         self.outgoing = outgoing
         self.post = post
+        self.groups = groups
 
 
 class Held:
     """A run of QoS 1 or 2 that is not applied to its end."""
 
-    def __init__(self, run: Run, client_id: str) -> None:
+    def __init__(self, run: Run, client: _Client) -> None:
         self.run = run
-        self.client_id = client_id
+        self.client = client
 
 
 class _Client:
-    """Who has a number on a link."""
+    """Who has a number on a link: a client, and what it sends to one shared group alone (`GroupLink`)."""
 
-    def __init__(self, client_id: str, protocol: int) -> None:
-        self.client_id = client_id
+    def __init__(self, sender: str, protocol: int) -> None:
+        self.client_id, _, self.group = sender.partition("\0")
+        self.size = len(sender.encode())
         self.protocol = protocol
 
 
@@ -88,7 +92,7 @@ class Receiving:
         self._publisher_bytes = 0
         self.held: deque[Held] = deque()
         self._held_bytes = 0
-        self._rest: tuple[bytes, int, str, int] | None = None
+        self._rest: tuple[bytes, int, _Client] | None = None
         channel = Channel(self._hot, -1, _nothing, _nowhere)
         channel.peer = peer
         channel.state = CONNECTED
@@ -109,9 +113,11 @@ class Receiving:
             raise MalformedFrame(f"publisher {frame.number}, where there may be {MAX_PUBLISHERS}")
         before = self._publishers.pop(frame.number, None)
         if before is not None:
-            self._publisher_bytes -= len(before.client_id.encode())
-        self._publishers[frame.number] = _Client(frame.client_id, frame.protocol)
-        self._publisher_bytes += len(frame.client_id.encode())
+            self._publisher_bytes -= before.size
+        client = self._publishers[frame.number] = _Client(frame.client_id, frame.protocol)
+        if client.group and self._shared.groups is None:
+            raise MalformedFrame("runs for a shared group, where each node has groups of its own")
+        self._publisher_bytes += client.size
         if self._publisher_bytes > MAX_PUBLISHER_BYTES + 65535:
             raise MalformedFrame("too many bytes of client ids")
 
@@ -124,18 +130,18 @@ class Receiving:
             self._held_bytes += len(run.packets)
             if self._held_bytes > MOST_HELD + len(run.packets):
                 raise MalformedFrame("more is in flight than may be")
-            self.held.append(Held(run, publisher.client_id))
+            self.held.append(Held(run, publisher))
             return self.apply_held()
         forwarding = self._shared.forwarding
         if forwarding.hop_limit > MESH:
-            return self._run_on(run, publisher.client_id)
+            return self._run_on(run, publisher)
         known = forwarding.known0(run, self._end.peer)
         if known == run.messages:
             return True
         packets = _behind(run.packets, known) if known else run.packets
-        return self._feed0(packets, run.messages - known, publisher.client_id, run.protocol)
+        return self._feed0(packets, run.messages - known, publisher)
 
-    def _run_on(self, run: Run, client_id: str) -> bool:
+    def _run_on(self, run: Run, client: _Client) -> bool:
         """One of QoS 0 that other nodes may get from here."""
         admission = self._shared.forwarding.admit(run, self._end.peer)
         if not admission.fresh:
@@ -145,34 +151,34 @@ class Receiving:
         count = run.messages - known
         if admission.may_go_on:
             relayed = Relayed(self._end, admission.origin, run.boot, run.counter + known, run.hops + 1)
-            self._relay(packets, count, run.protocol, client_id, relayed)
+            self._relay(packets, count, client, relayed)
             return True
-        return self._feed0(packets, count, client_id, run.protocol)
+        return self._feed0(packets, count, client)
 
     def go_on(self) -> bool:
         """With what there was no time for."""
         if self._rest is not None:
-            packets, count, client_id, protocol = self._rest
+            packets, count, client = self._rest
             self._rest = None
-            if not self._feed0(packets, count, client_id, protocol):
+            if not self._feed0(packets, count, client):
                 return False
         return self.apply_held()
 
     # ---- QoS 0 ---------------------------------------------------------------------------------------------------
 
-    def _feed0(self, packets: bytes, count: int, client_id: str, protocol: int) -> bool:
-        done, at = self._feed(packets, client_id, protocol)
+    def _feed0(self, packets: bytes, count: int, client: _Client) -> bool:
+        done, at = self._feed(packets, client)
         if self._is_postponed:
-            self._rest = (packets[at:], count - done, client_id, protocol)
+            self._rest = (packets[at:], count - done, client)
             return False
         _check(done == count and at == len(packets))
         return True
 
-    def _feed(self, packets: bytes, client_id: str, protocol: int) -> tuple[int, int]:
+    def _feed(self, packets: bytes, client: _Client) -> tuple[int, int]:
         """How many messages were dealt with, and where they end."""
         channel, hot = self._channel, self._hot
-        channel.client_id = client_id
-        channel.version = protocol
+        channel.client_id = client.client_id
+        channel.version = client.protocol
         channel.busy = False
         self._is_postponed = False
         self._kept = b""
@@ -180,14 +186,20 @@ class Receiving:
         before = hot.stats.messages_received
         server = self._shared.server
         server.came_from = self._end.peer
+        fanouts = self._fanouts
+        groups = self._shared.groups if client.group else None
+        if groups is not None:
+            fanouts = groups.fanouts_of(client.group)
         try:
-            at = hot.feed_run(channel, packets, self._fanouts)
+            at = hot.feed_run(channel, packets, fanouts)
         except RemoteProtocolError as error:
             raise MalformedFrame(error.text) from None
         finally:
             server.came_from = ""
             done = hot.stats.messages_received - before
             self._end.messages_received += done
+            if groups is not None:
+                groups.came(self._end.peer, client.group, done)
             done += self._letters
             self._done += done
         coordinator = hot.coordinator
@@ -197,7 +209,7 @@ class Receiving:
                 hot.slow.outruns_store(link)
         return done, at - len(self._kept)
 
-    def _relay(self, packets: bytes, count: int, protocol: int, client_id: str, relayed: Relayed) -> None:
+    def _relay(self, packets: bytes, count: int, client: _Client, relayed: Relayed) -> None:
         """One by one: each has an id."""
         outgoing = self._shared.outgoing
         outgoing.settle()
@@ -206,7 +218,7 @@ class Receiving:
             for _ in range(count):
                 end = _end_of(packets, at)
                 outgoing.relayed = relayed
-                done, _ = self._feed(packets[at:end], client_id, protocol)
+                done, _ = self._feed(packets[at:end], client)
                 outgoing.settle()
                 _check(done == 1)
                 relayed.counter += 1
@@ -239,7 +251,7 @@ class Receiving:
         self._done = 0
         try:
             if admission.fresh == every and not admission.may_go_on and self._shared.forwarding.hop_limit == MESH:
-                done, at = self._feed(run.packets, held.client_id, run.protocol)
+                done, at = self._feed(run.packets, held.client)
                 if not self._kept and not self._is_postponed:
                     _check(done == run.messages and at == len(run.packets))
             else:
@@ -279,7 +291,7 @@ class Receiving:
                         outgoing.relayed = Relayed(
                             self._end, admission.origin, run.boot, run.counter + index, run.hops + 1
                         )
-                    self._feed(packet, held.client_id, run.protocol)
+                    self._feed(packet, held.client)
                     outgoing.settle()
                     if self._kept:
                         return

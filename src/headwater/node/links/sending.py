@@ -44,6 +44,8 @@ LARGEST_RUN: Final = 256 << 10
 MANY: Final = MAX_COUNT // 2
 """Packets likewise: the smallest ones of one read are fewer than the other half."""
 NOT_A_CLIENT: Final = ""
+LONGEST_SENDER: Final = 0xFFFF
+"""Bytes of a client id with a group's name; without room for both it is the group's alone."""
 
 
 class Relayed:
@@ -68,6 +70,10 @@ class LinkDestination(Destination):
         self.reaches_clients = False
         self.promises = True
 
+    def sender(self, client_id: str) -> str:
+        """Whose runs they are, for the peers: the client, unless they are for one of its groups only."""
+        return client_id
+
     def take0(self, run: Run) -> None:
         self.outgoing.take0(self, run)
 
@@ -79,6 +85,19 @@ class LinkDestination(Destination):
 
     def has_room(self, publisher: Session | None) -> bool:
         return not any(end.is_full for end in self.ends)
+
+
+class GroupLink(LinkDestination):
+    """One node that a message goes to for the members of one shared group alone."""
+
+    def __init__(self, outgoing: OutgoingRuns, end: PeerEnd, group: str) -> None:
+        super().__init__(outgoing, [end])
+        self.group = group
+
+    def sender(self, client_id: str) -> str:
+        """Client ids have no U+0000 [MQTT-1.5.4-2]: what is behind it is a group's name."""
+        found = f"{client_id}\0{self.group}"
+        return found if len(found.encode()) <= LONGEST_SENDER else f"\0{self.group}"
 
 
 class OutgoingRuns(Outgoing):
@@ -147,7 +166,7 @@ class OutgoingRuns(Outgoing):
             self.settle()
         sending = self.sending
         data = packet_of(message, sending.now, self._stamp_of(message))
-        client_id = message.publisher
+        client_id = destination.sender(message.publisher)
         if message.qos == 0:
             self._send0(destination, data, 1, V5, client_id, message.commit)
             return
@@ -168,7 +187,7 @@ class OutgoingRuns(Outgoing):
         self.is_open = True
         self._destination = destination
         self._channel = channel
-        self._client_id = NOT_A_CLIENT if channel is None else channel.client_id
+        self._client_id = destination.sender(NOT_A_CLIENT if channel is None else channel.client_id)
         self._version = run.version
         self._qos = qos
 

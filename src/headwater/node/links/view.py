@@ -82,3 +82,6 @@ class RouteView(NamedTuple):
     links: list[str]
     is_exact: bool
     """Whether these links are known to lead to subscribers."""
+    groups: dict[str, list[str]]
+    """Shared groups, and the nodes that have members of them: one of these gets a message. Empty where each node has
+    groups of its own."""

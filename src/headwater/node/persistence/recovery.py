@@ -201,6 +201,8 @@ class Recovery:
             share, filter = json.loads(value)
             group = self.server.router.groups.get(share, filter)
             number = self._number(key)
+            if group is None and self.server.config.cluster.enabled:
+                group = self.server.router.groups.hold(share, filter)  # others may have members, whom it waits for
             if group is None:
                 self.journal.group_is_gone(number)
             else:

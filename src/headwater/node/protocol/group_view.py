@@ -37,6 +37,22 @@ class MemberView:
 
 
 @dataclass(frozen=True)
+class ElsewhereView:
+    """A group's members at another node of the cluster, as that one has told."""
+
+    node: str
+    is_linked: bool
+    members: int
+    online: int
+    credit: int
+    """Messages that they had room for."""
+    sent: int
+    """Messages that went there from here, since the link is up."""
+    under_way: int
+    """Of these, the ones that the node had not got when it last told."""
+
+
+@dataclass(frozen=True)
 class GroupView:
     name: str
     """As its members wrote it, `$share/…`."""
@@ -53,6 +69,14 @@ class GroupView:
             ("busy",): sum(each.online and not each.ready for each in group.members),
             ("away",): sum(not each.online for each in group.members),
         },
+    )
+
+    elsewhere: list[ElsewhereView] = gauge(
+        "Members at other nodes of the cluster that are there.",
+        default=list,
+        name="shared_group_members_elsewhere",
+        labels=("node",),
+        samples=lambda group: {(each.node,): each.online for each in group.elsewhere},
     )
 
     @property
@@ -81,7 +105,9 @@ def _view(server: Server, group: Group, most_members: int | None) -> GroupView:
 
 
 def _made(server: Server, group: Group, members: list[MemberView]) -> GroupView:
-    return GroupView(group.name, group.dispatcher.name, group.sent_messages, server.sharing.waiting(group), members)
+    elsewhere = [ElsewhereView(*each) for each in server.sharing.elsewhere.nodes(group)] if group.is_held else []
+    waiting = server.sharing.waiting(group)
+    return GroupView(group.name, group.dispatcher.name, group.sent_messages, waiting, members, elsewhere)
 
 
 def _view_member(server: Server, group: Group, member: Member) -> MemberView:

@@ -160,7 +160,7 @@ class Publishing:
         gate = core.interest if message.retain else None
         if gate is not None:
             gate.take_retained(message)
-        if not self.admission.is_stored(message):
+        if core.hot.fanouts.store is not None and not self.admission.is_stored(message):
             return
         if core.coordinator is not None:
             core.coordinator.clean(message)

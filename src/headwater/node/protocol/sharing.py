@@ -11,6 +11,9 @@ a session's is, and whoever has room first takes it from there:
 So while something waits in a group, all its members that are there are blocked, and their channels `awaited`.
 A dispatcher that `waits`, because it keeps an order, is different: its messages wait for the member they are for.
 
+A group that is *held* has members at other nodes of a cluster, too (links/groups.py). What comes back from a member, or
+was left behind by the last one here, is theirs as well; and what waits here is taken by whoever has room first.
+
 What comes back when a member goes: all that it was not sent; and, as the standard allows (4.8.2), what it was
 sent with QoS 1 and has not acknowledged, if somebody else is there or its session ends. A QoS 2 delivery that has begun
 stays with its session [MQTT-4.8.2-4, 4.8.2-5].
@@ -19,7 +22,9 @@ stays with its session [MQTT-4.8.2-4, 4.8.2-5].
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
+
+from mypy_extensions import mypyc_attr
 
 from headwater.message import Delivery, Message
 from headwater.node.plane.background import BackgroundTask
@@ -74,6 +79,37 @@ def unsent_packets(channel: Channel) -> list[bytes]:
     return packets
 
 
+class MembersElsewhere(NamedTuple):
+    """A group's members at another node, as this one knows them."""
+
+    node: str
+    is_linked: bool
+    members: int
+    online: int
+    credit: int
+    """Messages that they had room for, as the node last told."""
+    sent: int
+    """Messages that went there from here, since the link is up."""
+    under_way: int
+    """Of these, the ones that the node had not got when it last told."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Elsewhere:
+    """The members of held groups at other nodes; without a cluster there are none."""
+
+    def any_online(self, group: Group) -> bool:
+        return False
+
+    def deliver(self, group: Group, message: Message) -> None:
+        """To a member anywhere, or let it wait here."""
+        raise NotImplementedError
+
+    def nodes(self, group: Group) -> list[MembersElsewhere]:
+        """Who has them, for people to look at."""
+        return []
+
+
 class _Pulling(BackgroundTask):
     """What waits in the many groups of a member that may have room. If it has none for some of them it is `awaited`
     from then on, and room that it has later, even before the last group was looked at, leads to another pull."""
@@ -112,6 +148,7 @@ class Sharing(Share):
     def __init__(self, core: Core, delivering: Delivering) -> None:
         self.core = core
         self.delivering = delivering
+        self.elsewhere = Elsewhere()
         self.queues: dict[Group, DeliveryQueue] = {}
         self.pulling: dict[Channel, _Pulling] = {}
 
@@ -144,7 +181,11 @@ class Sharing(Share):
             self._offer(group, member, message)
 
     def select(self, group: Group, message: Message, chosen: list[tuple[Session, Delivery]]) -> None:
-        member = self.choose(group, message.topic, message.publisher)
+        self.select_for(group, self.choose(group, message.topic, message.publisher), message, chosen)
+
+    def select_for(
+        self, group: Group, member: Member | None, message: Message, chosen: list[tuple[Session, Delivery]]
+    ) -> None:
         if member is None:
             self.wait(group, message)
             return
@@ -172,11 +213,17 @@ class Sharing(Share):
 
     # ---- nobody has room ---------------------------------------------------------------------------------------
 
+    def any_online(self, group: Group) -> bool:
+        """Whether a member is there, here or at another node."""
+        return group.any_online() or (group.is_held and self.elsewhere.any_online(group))
+
     def wait(self, group: Group, message: Message) -> None:
-        if not group.any_online():
-            kept = [member for member in group.members() if member.subscription.qos]
+        if not self.any_online(group):
+            kept = group.is_held or any(member.subscription.qos for member in group.members())
             if message.qos == 0 or not kept:
                 return  # as for a session that is away
+        if group.is_held and message.qos and self.core.journal is not None:
+            self.core.journal.joined(group)
         queue = self.queue(group)
         coordinator = self.core.coordinator
         if coordinator is not None and coordinator.groups_ask:
@@ -271,12 +318,25 @@ class Sharing(Share):
             self.delivering.drain(channel)  # what waited behind them need not wait any more
         self.again(unsent)
         if len(group) == 0:
-            queue = self.queues.pop(group, None)
-            if queue is not None:
-                for delivery in queue.take_all():
-                    self._drop(group, delivery, SESSION_ENDED)
-            if self.core.journal is not None:
-                self.core.journal.group_ended(group)
+            if group.is_held:
+                self.pass_on(group)
+            else:
+                self.end(group)
+
+    def end(self, group: Group) -> None:
+        """Nobody is in it any more: what waits in it is dropped."""
+        queue = self.queues.pop(group, None)
+        if queue is not None:
+            for delivery in queue.take_all():
+                self._drop(group, delivery, SESSION_ENDED)
+        if self.core.journal is not None:
+            self.core.journal.group_ended(group)
+
+    def pass_on(self, group: Group) -> None:
+        """What waits in a held group has another chance."""
+        queue = self.queues.pop(group, None)
+        if queue is not None:
+            self.again(list(queue.take_all()))
 
     def take_unsent(self, channel: Channel, session: Session) -> list[Delivery]:
         """The connection has ended. What its socket did not take of QoS 0 messages from groups: only somebody else can
@@ -287,7 +347,7 @@ class Sharing(Share):
         stays = [unsent_part(channel)]
         for packet in unsent_packets(channel):
             group = self._only_group(channel, session, packet)
-            if group is not None and group.any_online():
+            if group is not None and self.any_online(group):
                 message = message_of_packet(packet, channel.version, FROM_SERVER, "", self.core.hot.now)
                 back.append(Delivery(message, 0, False, None, group))
             else:
@@ -320,7 +380,7 @@ class Sharing(Share):
         now = self.core.hot.now
         for packet_id, flight in list(outbound.flights.items()):
             group = flight.group
-            if flight.qos == 1 and isinstance(group, Group) and (ends or group.any_online()):
+            if flight.qos == 1 and isinstance(group, Group) and (ends or self.any_online(group)):
                 given = session.flight_delivery(flight)
                 given.journaled = flight.journaled
                 self.delivering.fetch(given)
@@ -331,7 +391,7 @@ class Sharing(Share):
                 member = group.member(session)
                 if member is not None:
                     group.given_back(member, 1, 1, now)
-        groups: set[object] = {group for group in self.core.router.groups.of(session) if ends or group.any_online()}
+        groups: set[object] = {group for group in self.core.router.groups.of(session) if ends or self.any_online(group)}
         for delivery in outbound.take_of(groups):
             group = cast(Group, delivery.group)
             member = group.member(session)
@@ -344,12 +404,36 @@ class Sharing(Share):
         """Deliver what came back to others."""
         for delivery in back:
             group = cast(Group, delivery.group)
-            if len(group):
+            if group.is_held:
+                self.delivering.fetch(delivery)
+                self.elsewhere.deliver(group, delivery.message)
+                self.delivering.forget(delivery)
+            elif len(group):
                 self.delivering.fetch(delivery)
                 self.deliver(group, delivery.message)
                 self.delivering.forget(delivery)
             else:
                 self._drop(group, delivery, SESSION_ENDED)
+
+    def next_waiting(self, group: Group) -> Delivery | None:
+        """What has waited longest in the group, to be passed on to another node: its queue is left without it, and
+        `passed_on` follows. None: nothing waits."""
+        queue = self.queues.get(group)
+        now = self.core.hot.now
+        while queue is not None and queue.first(now) is not None:
+            delivery = queue.take()
+            self.delivering.fetch(delivery)
+            if delivery.message.expires_at > now:
+                return delivery
+            self._drop(group, delivery, EXPIRED)
+        if queue is not None:
+            self._tell_given_up(group, queue)
+            if queue.waiting() == 0:
+                self.queues.pop(group, None)
+        return None
+
+    def passed_on(self, delivery: Delivery) -> None:
+        self.delivering.forget(delivery)
 
     def use_dispatcher(self, pattern: str, name: str) -> int:
         """Let the groups that the pattern covers choose by another dispatcher; how many changed."""

@@ -123,6 +123,10 @@ class Adaptive(Dispatcher):
             believed["seconds_per_message"] = queue.service
         return believed
 
+    def outlook(self, member: Member, now: float) -> tuple[float, float]:
+        queue = _queue(member)
+        return queue.can_start_at(now) + TOLL * queue.delay, queue.service
+
     def readied(self, member: Member, now: float) -> None:
         self._put(_queue(member), now)
 

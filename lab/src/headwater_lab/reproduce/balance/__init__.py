@@ -12,6 +12,7 @@ shared subscriptions, Hiroshima University, chapter 5). docs/reproduce/balance.m
     results     figures of merit, bars, the JSON; findings: all of it in one object
     tables      the tables, ours beside the thesis's; pictures: its five figures; written: what a folder gets
     experiment  all of it, in order
+    across      the same with members at three nodes of a cluster
     grid        many more settings, on a virtual clock: points, and what is measured at one
     swept       all of them, here or on Spark; sweep_tables, sweep_figure: what came out
 """

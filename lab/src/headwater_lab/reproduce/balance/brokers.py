@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from headwater.node import Broker, Config, run
+from headwater.node.links.settings import ClusterSettings
 from headwater.node.operations.process import Collector, keep_what_is_freed
 from headwater.routing.dispatcher import Dispatcher, Member
 from headwater.routing.dispatchers.turns import Random
@@ -53,6 +54,12 @@ class Watched(Dispatcher):
 
     def beliefs(self, member: Member, now: float) -> dict[str, float]:
         return self._inner.beliefs(member, now)
+
+    def outlook(self, member: Member, now: float) -> tuple[float, float]:
+        return self._inner.outlook(member, now)
+
+    def capacity(self, member: Member, now: float) -> float:
+        return self._inner.capacity(member, now)
 
     def taken(self, member: Member, now: float) -> None:
         self._inner.taken(member, now)
@@ -95,7 +102,7 @@ def serve(trial: Trial, board: Path, parent: Connection) -> None:
     record: list[Told] = []
 
     DISPATCHERS[WATCHED] = lambda: Watched(_dispatcher(trial, board), record)
-    run(_serve(parent))
+    run(_serve(Config(host="127.0.0.1", port=0, shared_dispatcher=WATCHED), parent))
     try:
         parent.send(record)
     except OSError:  # nobody wants to know
@@ -109,8 +116,17 @@ def _dispatcher(trial: Trial, board: Path) -> Dispatcher:
     return Random(trial.seed) if name == "random" else dispatcher(name)
 
 
-async def _serve(parent: Connection) -> None:
-    async with Broker(Config(host="127.0.0.1", port=0, shared_dispatcher=WATCHED)) as broker:
+def serve_node(dispatcher: str, cluster: dict[str, object], parent: Connection) -> None:
+    """The process of a node of a cluster: the same, without a record."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(level=logging.ERROR)
+    take_priority()
+    settings = ClusterSettings.model_validate(cluster)
+    run(_serve(Config(host="127.0.0.1", port=0, shared_dispatcher=dispatcher, cluster=settings), parent))
+
+
+async def _serve(config: Config, parent: Connection) -> None:
+    async with Broker(config) as broker:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_reader(parent.fileno(), stop.set)  # a word, or the end of the parent
         keep_what_is_freed()  # as `headwater broker` does

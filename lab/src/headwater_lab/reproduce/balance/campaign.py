@@ -66,7 +66,7 @@ def run_batch(trials: Sequence[Trial], progress: Watch) -> list[Result]:
         begin = time.monotonic() + PREPARATION
         for trial, driver, port in zip(trials, drivers, ports, strict=True):
             driver.pipe.send(Request(port, begin + trial.offset))
-        outcomes = _collect(drivers, batch_seconds(trials), progress)
+        outcomes = collect(drivers, batch_seconds(trials), progress)
         records = []
         for broker in brokers:
             broker.pipe.send("stop")
@@ -78,7 +78,7 @@ def batch_seconds(trials: Sequence[Trial]) -> float:
     return PREPARATION + max(trial.offset + trial.messages * trial.setting.period for trial in trials)
 
 
-def _collect(drivers: list[Process], seconds: float, progress: Watch) -> list[TrialOutcome]:
+def collect(drivers: list[Process], seconds: float, progress: Watch) -> list[TrialOutcome]:
     """The drivers' answers, as they come."""
     begin = time.monotonic()
     outcomes: dict[str, TrialOutcome] = {}

@@ -35,10 +35,12 @@ ARRIVAL_LIMIT: Final = 5.0
 
 
 class Request(NamedTuple):
-    """What the parent asks for: a publisher that starts at `begin`, on the machine's monotonic clock."""
+    """What the parent asks for: a publisher that starts at `begin`, on the machine's monotonic clock. Members connect
+    to the same port as the publisher, or each to its own."""
 
     port: int
     begin: float
+    members: tuple[int, ...] = ()
 
 
 class TrialOutcome(NamedTuple):
@@ -127,7 +129,8 @@ async def _drive(trial: Trial, board: Board, request: Request, parent: Connectio
     members = _members(trial, board)
     publisher = Publisher(trial, request)
     try:
-        await members.connect("127.0.0.1", request.port, GROUP, [request.begin - lead for lead in trial.leads])
+        ports = list(request.members) or [request.port] * len(trial.setting.services)
+        await members.connect("127.0.0.1", ports, GROUP, [request.begin - lead for lead in trial.leads])
         gc.collect()
         gc.freeze()
         gc.disable()

@@ -18,8 +18,8 @@ MOST_WAITING: Final = 65535
 class Members(Protocol):
     """All members of a trial."""
 
-    async def connect(self, host: str, port: int, filter: str, times: list[float]) -> None:
-        """Connect and subscribe each at its time; returns when all have."""
+    async def connect(self, host: str, ports: list[int], filter: str, times: list[float]) -> None:
+        """Connect and subscribe each at its port and time; returns when all have."""
 
     def arrived(self) -> int:
         """How many messages there are at the members: done, being processed, waiting."""
@@ -47,9 +47,9 @@ class ReportingMembers:
             for number, service in enumerate(trial.setting.services)
         ]
 
-    async def connect(self, host: str, port: int, filter: str, times: list[float]) -> None:
+    async def connect(self, host: str, ports: list[int], filter: str, times: list[float]) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for member, at in zip(self._each, times, strict=True):
+            for member, port, at in zip(self._each, ports, times, strict=True):
                 tasks.create_task(member.connect(host, port, filter, at))
 
     def arrived(self) -> int:

@@ -35,8 +35,8 @@ class PahoMembers:
             for number, service in enumerate(trial.setting.services)
         ]
 
-    async def connect(self, host: str, port: int, filter: str, times: list[float]) -> None:
-        for at, member in sorted(zip(times, self._each, strict=True), key=lambda pair: pair[0]):
+    async def connect(self, host: str, ports: list[int], filter: str, times: list[float]) -> None:
+        for at, port, member in sorted(zip(times, ports, self._each, strict=True), key=lambda each: each[0]):
             await asyncio.sleep(at - time.monotonic())
             member.connect(host, port, filter)
         for member in self._each:

@@ -1,0 +1,1 @@
+"""Shared groups whose members are at several nodes."""
