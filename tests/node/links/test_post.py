@@ -123,12 +123,16 @@ def test_a_letter_survives_a_kill_of_who_wrote_it() -> None:
     assert other.seen == [("a", b"letter", True)]
 
 
-def test_the_largest_letter_comes() -> None:
+def test_a_large_letter_comes() -> None:
     net = pair()
     one, other = diaries(net)
-    net.nodes[0].links.post.letter("b", one, bytes(LARGEST))
+    net.nodes[0].links.post.letter("b", one, bytes(5 << 20))
     net.settle()
-    assert [len(body) for _, body, _ in other.seen] == [LARGEST]
+    assert [len(body) for _, body, _ in other.seen] == [5 << 20]
+
+
+def test_the_largest_letter_is_a_packet() -> None:
+    assert LARGEST + len("$headwater/diary") + 16 < 1 << 28
 
 
 def test_a_letter_for_an_unknown_service_or_of_nonsense_ends_the_link() -> None:

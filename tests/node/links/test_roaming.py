@@ -161,7 +161,7 @@ class World:
         for node in self.net.nodes:
             sessions = node.links.sessions
             assert sessions is not None
-            assert not sessions.moving.leaving and not sessions._claims
+            assert not sessions.moves.left and not sessions.claims.pending
             assert all(session.moving is None for session in node.server.sessions.values())
         assert sum("x" in node.server.sessions for node in self.net.nodes) == 1
 

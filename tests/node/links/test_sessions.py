@@ -119,7 +119,8 @@ def quiet(net: Net) -> None:
     for node in net.nodes:
         sessions = node.links.sessions
         assert sessions is not None
-        assert not sessions.moving.leaving and not sessions._claims and not sessions._next and not sessions._granted
+        claims = sessions.claims
+        assert not sessions.moves.left and not claims.pending and not claims.following and not claims.granted
         assert all(session.moving is None for session in node.server.sessions.values())
         assert all(end.spool.waiting == 0 for end in node.links.spooling.ends.values())
 
@@ -504,5 +505,5 @@ def test_all_sessions_are_told_as_fast_as_a_node_reads() -> None:
     net.link(a, b)
     net.settle()
     net.later(1)
-    assert b.links.sessions is not None and len(b.links.sessions.holders) == 1500
+    assert b.links.sessions is not None and len(b.links.sessions.holding.holders) == 1500
     assert b.links.sessions.is_informed

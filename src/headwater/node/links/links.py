@@ -99,7 +99,7 @@ class Links(Source):
             self.sessions = Sessions(
                 *(server, node, self.spooling.ends, self.post, settings.session_wait, settings.session_lost)
             )
-            self.sessions.moving.flush = self._flush_interest
+            self.sessions.moves.flush = self._flush_interest
             self.sessions.is_synced = self.is_synced
         self._destinations: dict[tuple[str, ...], list[Destination]] = {}
         self._fanouts: dict[str, Fanouts] = {}

@@ -26,8 +26,8 @@ from headwater.wire.encode import encode
 from headwater.wire.packets import V5, Publish
 
 PREFIX: Final = "$headwater/"
-LARGEST: Final = 4 << 20
-"""Bytes of one letter or note."""
+LARGEST: Final = (1 << 28) - 4096
+"""Bytes of one letter or note: an MQTT packet around it is not larger than may be."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

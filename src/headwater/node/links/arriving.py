@@ -1,0 +1,352 @@
+"""The new node of a session that moves: it takes it, asks for the cut, and knows which message is whose (moving.py)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, cast
+
+from headwater.message import Delivery, Message
+from headwater.node.links.moves import Moves
+from headwater.node.persistence.records import subscription_in
+from headwater.node.plane.channel import Channel
+from headwater.peering.frames.frame import MalformedFrame
+from headwater.peering.retained.clock import Stamp
+from headwater.peering.sessions.messages import (
+    MAX_HOPS,
+    Begin,
+    Claimed,
+    Marker,
+    Messages,
+    Move,
+    Moved,
+    Subscriptions,
+    Switch,
+    Tail,
+)
+from headwater.session.outbound import Flight
+from headwater.session.session import Session, SessionMove
+from headwater.session.translate import message_of
+from headwater.wire.decode import FROM_CLIENT, decode
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import V5, Publish
+from headwater.wire.primitives import ANY_NUMBER, FOR_EVER
+
+
+class Part:
+    """What one old node has of a session. `is_base`: the session itself, and not only messages for one that began anew
+    before that node could be asked."""
+
+    def __init__(self, move: Move, is_base: bool) -> None:
+        self.move = move
+        self.is_base = is_base
+        self.marked: set[str] = set()
+        """Nodes whose streams to this one are behind the cut."""
+        self.tails: set[str] = set()
+        """Nodes of which the old one has sent all."""
+        self.has_ended = False
+        """The old node has forgotten the session."""
+
+    def record(self) -> dict[str, object]:
+        marked, tails = sorted(self.marked), sorted(self.tails)
+        found: dict[str, object] = {"stamp": list(self.move.stamp), "base": self.is_base}
+        return {**found, "marked": marked, "tails": tails, "ended": self.has_ended}
+
+
+class Arriving(SessionMove):
+    """At the new node."""
+
+    def __init__(self, moves: Moves, session: Session) -> None:
+        self.moves = moves
+        self.session = session
+        self.parts: dict[str, Part] = {}
+        """By old node."""
+        self.held: list[tuple[str, Delivery]] = []
+        self.is_whole = False
+        """All subscriptions are here."""
+        self.is_taking = False
+        """What is offered comes from an old node."""
+
+    def offered(self, delivery: Delivery) -> bool:
+        if delivery.qos == 0 or self.is_taking or delivery.group is not None:
+            return False
+        source = self.moves.source
+        if not self.is_behind_the_cut(source):
+            return True  # an old node gets it
+        if self.is_complete(source):
+            return False
+        journal = self.moves.journal
+        if journal is not None and self.session.durable:
+            journal.keep(self.session.number, delivery)
+        self.held.append((source, delivery))
+        return True
+
+    def is_behind_the_cut(self, node: str) -> bool:
+        return all(node in part.marked for part in self.parts.values())
+
+    def is_complete(self, node: str) -> bool:
+        """Whether all that this node published before the cut is here. Nobody waits for what an older session has."""
+        return all(node in part.tails for part in self.parts.values() if part.is_base)
+
+    def can_be_served(self, nodes: list[str]) -> bool:
+        """Whether nothing of what these nodes published is still to come by an old one."""
+        return self.is_whole and all(self.is_behind_the_cut(node) and self.is_complete(node) for node in nodes)
+
+    def has_its_own(self) -> bool:
+        """Whether all that old nodes had when they were asked is here."""
+        return self.is_whole and all(old in part.tails for old, part in self.parts.items() if part.is_base)
+
+    def record(self) -> dict[str, object]:
+        return {"from": {old: part.record() for old, part in self.parts.items()}, "whole": self.is_whole}
+
+
+class Arrivals:
+    def __init__(self, moves: Moves) -> None:
+        self.moves = moves
+        self.server = moves.server
+
+    def restore(self, session: Session, fields: dict[str, Any]) -> None:
+        """One that was on its way here when the process ended."""
+        arriving = session.moving = Arriving(self.moves, session)
+        for old, kept in fields["from"].items():
+            part = arriving.parts[old] = Part(move_in(session, kept), kept["base"])
+            part.marked, part.tails, part.has_ended = set(kept["marked"]), set(kept["tails"]), kept["ended"]
+        arriving.is_whole = fields["whole"]
+
+    def _arriving(self, client_id: str) -> Arriving | None:
+        session = self.server.sessions.get(client_id)
+        found = None if session is None else session.moving
+        return found if isinstance(found, Arriving) else None
+
+    def _part(self, old: str, move: Move) -> tuple[Arriving, Part] | None:
+        arriving = self._arriving(move.client_id)
+        part = None if arriving is None else arriving.parts.get(old)
+        return None if arriving is None or part is None or part.move != move else (arriving, part)
+
+    def begin(self, old: str, begin: Begin) -> None:
+        move = begin.move
+        session = self.server.sessions.get(move.client_id)
+        if session is not None:
+            self._merge(session).parts.setdefault(old, Part(move, False))
+            return
+        newer = self.moves.newer(move)
+        if newer is None or newer.node in (old, self.moves.node):  # else it has moved on: its messages follow it
+            self._make(begin).parts[old] = Part(move, True)
+
+    def _make(self, begin: Begin) -> Arriving:
+        server = self.server
+        session = server.attaching.new_session(begin.move.client_id)
+        session.expiry_interval = min(begin.expiry, server.config.max_session_expiry)
+        session.username = begin.username
+        session.claim_time, session.claim_node = begin.move.stamp
+        session.lineage = begin.lineage
+        session.received = set(begin.received)
+        session.outbound.next_id = begin.next_id
+        arriving = session.moving = Arriving(self.moves, session)
+        journal = self.moves.journal
+        if journal is not None:
+            journal.attached(session)
+            for packet_id in begin.received:
+                journal.received(session, packet_id)
+        if session.expiry_interval != FOR_EVER:
+            server.ending.expire_at(session, server.hot.now + max(1, begin.remaining))
+        return arriving
+
+    def _merge(self, session: Session) -> Arriving:
+        """The client has a session here already, which is to get the messages of another one."""
+        if isinstance(session.moving, Arriving):
+            return session.moving
+        arriving = session.moving = Arriving(self.moves, session)
+        arriving.is_whole = True
+        self._reached_otherwise(session)
+        return arriving
+
+    def anew(self, session: Session, move: Move, olds: list[str]) -> None:
+        """The session begins here; these nodes, which cannot be asked, have an older one of its client."""
+        arriving = self._merge(session)
+        for old in olds:
+            arriving.parts[old] = Part(move, False)
+            self.moves.letter(old, Claimed(move, False))
+            self._ask_for_the_cut(arriving, old)
+
+    def subscriptions(self, old: str, taken: Subscriptions) -> None:
+        found = self._part(old, taken.move)
+        if found is None or not found[1].is_base:
+            return
+        server, session = self.server, found[0].session
+        for name, record in taken.subscriptions:
+            try:
+                subscription = subscription_in(name, record)
+            except (ValueError, struct.error) as error:
+                raise MalformedFrame(f"malformed subscription of a session: {error}") from None
+            session.subscriptions[name] = subscription
+            server.subscribing.restore(session, subscription)
+            server.subscribing.keep(session, name, subscription)
+
+    def ready(self, old: str, move: Move) -> None:
+        found = self._part(old, move)
+        if found is None:
+            return
+        arriving, session = found[0], found[0].session
+        if found[1].is_base:
+            arriving.is_whole = True
+            self.server.access.restored(session)
+            self.server.access.quotas.restored(session)
+            self.moves.moved_in += 1
+        if self.moves.node not in found[1].marked:
+            self._ask_for_the_cut(arriving, old)
+
+    def _ask_for_the_cut(self, arriving: Arriving, old: str) -> None:
+        part = arriving.parts[old]
+        self.moves.flush()
+        for node in self.moves.ends:
+            self.moves.letter(node, Switch(part.move, old))
+        self.moves.letter(old, Marker(part.move))
+        part.marked.add(self.moves.node)
+        self._changed(arriving)
+
+    def messages(self, taken: Messages) -> None:
+        """What an old node had, or gets still."""
+        session = self.server.sessions.get(taken.move.client_id)
+        if session is None:
+            self._send_on(taken)
+            return
+        if taken.move.stamp.time < session.clean_time:
+            self.moves.drop(len(taken.messages))
+            return
+        arriving = self._arriving(taken.move.client_id)
+        if arriving is not None:
+            arriving.is_taking = True
+        try:
+            for moved in taken.messages:
+                self._take(session, moved, taken.lineage == session.lineage)
+        finally:
+            if arriving is not None:
+                arriving.is_taking = False
+
+    def _send_on(self, taken: Messages) -> None:
+        """The session has moved on, or has ended."""
+        newer = self.moves.newer(taken.move)
+        on = taken._replace(hops=taken.hops + 1)
+        if newer is None or on.hops > MAX_HOPS or not self.moves.letter(newer.node, on):
+            self.moves.drop(len(taken.messages))
+
+    def _take(self, session: Session, moved: Moved, is_same: bool) -> None:
+        """`is_same`: it is of this session, and not of an older one of the client."""
+        if moved.packet_id and is_same and moved.packet_id not in session.outbound.flights:
+            self._restore_flight(session, moved)
+        elif moved.released:
+            pass  # the client has had it
+        elif moved.packet_id and moved.qos == 2:
+            self.moves.drop(1)  # it may have had it
+        else:
+            delivery = Delivery(self._message(moved), moved.qos, moved.retain, list(moved.identifiers) or None)
+            self.server.delivering.offer(session, delivery)
+
+    def _message(self, moved: Moved) -> Message:
+        packet = moved.packet
+        start = 2
+        while start <= len(packet) and packet[start - 1] & 0x80:
+            start += 1
+        try:
+            publish = decode(packet[0], packet[start:], V5, FROM_CLIENT, ANY_NUMBER)
+        except (RemoteProtocolError, IndexError) as error:
+            raise MalformedFrame(f"malformed message of a session: {error}") from None
+        if not isinstance(publish, Publish) or not publish.topic:
+            raise MalformedFrame("malformed message of a session")
+        return message_of(publish, moved.publisher, self.server.hot.now)
+
+    def _restore_flight(self, session: Session, moved: Moved) -> None:
+        message = Message("-", b"", 2) if moved.released else self._message(moved)
+        delivery = Delivery(message, moved.qos, moved.retain, list(moved.identifiers) or None)
+        flight = Flight(moved.qos, None if moved.released else delivery, b"", b"", 0, 0)
+        flight.released = moved.released
+        journal = self.moves.journal
+        if journal is not None and session.durable:
+            entry = flight.journaled = journal.keep(session.number, delivery)
+            delivery.journaled = None
+            journal.flown(entry, moved.packet_id)
+            if moved.released:
+                journal.released(entry)
+        next_id = session.outbound.next_id
+        session.outbound.restore_flight(moved.packet_id, flight)
+        session.outbound.next_id = next_id
+        if session.connection is not None:
+            session.outbound.quota -= 1
+            self.server.delivering.resend(cast(Channel, session.connection), session, [moved.packet_id])
+
+    def marked(self, node: str, move: Move) -> None:
+        """A Marker has come from that node."""
+        arriving = self._arriving(move.client_id)
+        if arriving is not None:
+            for part in arriving.parts.values():
+                if part.move == move and node not in part.marked:
+                    part.marked.add(node)
+                    self._changed(arriving)
+                    return
+
+    def tail(self, old: str, tail: Tail) -> None:
+        found = self._part(old, tail.move)
+        if found is not None:
+            found[1].tails.add(tail.node)
+            self._changed(found[0])
+
+    def end(self, old: str, move: Move) -> None:
+        found = self._part(old, move)
+        if found is not None:
+            found[1].has_ended = True
+            self._changed(found[0])
+
+    def give_up(self, arriving: Arriving, old: str) -> None:
+        """Nothing more is expected from this old node."""
+        del arriving.parts[old]
+        self._changed(arriving)
+
+    def _changed(self, arriving: Arriving) -> None:
+        session = arriving.session
+        for old, part in list(arriving.parts.items()):
+            # What is in front of a Marker that is still to come was with the old node.
+            if part.has_ended and all(node in part.marked for node in self.moves.ends):
+                del arriving.parts[old]
+        if not arriving.parts:
+            session.moving = None
+            self._reached_otherwise(session)
+        held, arriving.held = arriving.held, []
+        for source, delivery in held:
+            if arriving.is_complete(source):
+                self.server.delivering.forget(delivery)
+                arriving.is_taking = True
+                self.server.delivering.offer(session, delivery)
+                arriving.is_taking = False
+            else:
+                arriving.held.append((source, delivery))
+        self.moves.changed(session)
+        self.moves.progress(session.client_id)
+
+    def _reached_otherwise(self, session: Session) -> None:
+        """What leads to it has to be found anew."""
+        self.server.presence_changed(session, session.connection is not None)
+
+    def joined(self, node: str) -> None:
+        """A node is linked that may not have been asked for the cut."""
+        for session in list(self.server.sessions.values()):
+            if isinstance(session.moving, Arriving):
+                for old, part in session.moving.parts.items():
+                    if node not in part.marked and self.moves.node in part.marked:
+                        self.moves.letter(node, Switch(part.move, old))
+
+    def forgotten(self, node: str) -> None:
+        """Nothing comes from it any more."""
+        for session in list(self.server.sessions.values()):
+            arriving = session.moving
+            if isinstance(arriving, Arriving):
+                arriving.parts.pop(node, None)
+                for part in arriving.parts.values():
+                    part.marked.add(node)
+                    part.tails.add(node)
+                self._changed(arriving)
+
+
+def move_in(session: Session, fields: dict[str, Any]) -> Move:
+    """Of what is on disk."""
+    time, node = fields["stamp"]
+    return Move(session.client_id, Stamp(time, node))

@@ -1,0 +1,418 @@
+"""A client connects: its session is claimed, here or elsewhere (theory in sessions.py)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headwater.node.hooks import Refusal
+from headwater.node.links.arriving import Arriving
+from headwater.node.links.end import PeerEnd
+from headwater.node.links.holding import Holding, claim_of, held_by
+from headwater.node.links.moving import Moving
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.timers import Timer
+from headwater.node.protocol.server import Server
+from headwater.peering.frames.frame import MalformedFrame
+from headwater.peering.retained.clock import HybridClock
+from headwater.peering.sessions import messages as said
+from headwater.peering.sessions.messages import DENIED, HELD, MOVING, NOBODY, Answer, Claim, Claimed, Held, Move
+from headwater.session.session import Session
+from headwater.wire.packets import Connect
+from headwater.wire.reasons import SERVER_BUSY, SERVER_UNAVAILABLE, SESSION_TAKEN_OVER
+
+log = logging.getLogger("headwater.cluster")
+
+CLEAN: Final = "clean"
+LATER: Final = -1
+"""The outcome of a claim is not known yet."""
+
+
+class _Claim:
+    """Of a client that waits."""
+
+    def __init__(self, channel: Channel, packet: Connect, auth_data: bytes | None, move: Move) -> None:
+        self.channel = channel
+        self.packet = packet
+        self.auth_data = auth_data
+        self.move = move
+        self.asked: set[str] = set()
+        """Nodes that have not answered."""
+        self.elsewhere: set[str] = set()
+        """Nodes that the session is on its way to, which tell when it is there."""
+        self.successor: Claim | None = None
+        """A later claim of another node, which has ended this one and waits for what comes of it."""
+        self.timer: Timer | None = None
+
+
+class _Grant:
+    """`olds`: the nodes that could not be asked and have a session of the client."""
+
+    def __init__(self, move: Move, is_clean: bool, olds: list[str]) -> None:
+        self.move = move
+        self.is_clean = is_clean
+        self.olds = olds
+
+
+class _NextClaim:
+    """A claim of another node of a session that is itself still arriving."""
+
+    def __init__(self, move: Move, is_clean: bool) -> None:
+        self.move = move
+        self.is_clean = is_clean
+
+
+class Claims:
+    """`note` sends one, if it can; `letter` does in any case."""
+
+    def __init__(
+        self,
+        server: Server,
+        node: str,
+        ends: dict[str, PeerEnd],
+        holding: Holding,
+        moving: Moving,
+        note: Callable[[str, said.Message], bool],
+        letter: Callable[[str, said.Message], bool],
+        wait: float,
+        lost: str,
+    ) -> None:
+        self.server = server
+        self.node = node
+        self.ends = ends
+        self.holding = holding
+        self.moving = moving
+        self._note = note
+        self._letter = letter
+        self.wait = wait
+        self.lost = lost
+        self.clock = HybridClock(node)
+        self.denied = 0
+        self.refused = 0
+        self.pending: dict[str, _Claim] = {}
+        self.following: dict[str, _NextClaim] = {}
+        self.granted: dict[Channel, _Grant] = {}
+        """Who is about to be attached."""
+        self.expected: dict[str, set[str]] = {}
+        """Sessions that nodes have said they send here, and from which nodes."""
+
+    # ---- a client comes ----------------------------------------------------------------------------------------------
+
+    def claim(self, channel: Channel, packet: Connect, auth_data: bytes | None) -> bool:
+        client_id = channel.client_id
+        if not client_id:
+            return True  # it is given one that nobody has
+        before = self.pending.pop(client_id, None)
+        if before is not None:
+            self._end_claim(before, _taken_over())
+        self.following.pop(client_id, None)
+        session = self.server.sessions.get(client_id)
+        move = Move(
+            client_id, self.clock.stamp(_wall(), max(claim_of(session), self.holding.holders.latest(client_id)))
+        )
+        if session is not None and not isinstance(session.moving, Arriving):
+            self.granted[channel] = _Grant(move, packet.clean_start, [])
+            return True
+        claim = _Claim(channel, packet, auth_data, move)
+        if session is None:
+            claim.asked = {node for node in list(self.ends) if self._ask(node, claim)}
+        if not claim.asked and self._decide(claim, is_late=False):
+            return True
+        self.pending[client_id] = claim
+        claim.timer = self.server.timers.at(self.server.hot.now + self.wait, lambda: self._is_late(claim))
+        return False
+
+    def waits(self, channel: Channel) -> bool:
+        claim = self.pending.get(channel.client_id)
+        return claim is not None and claim.channel is channel
+
+    def attached(self, channel: Channel, session: Session) -> None:
+        grant = self.granted.pop(channel, None)
+        if grant is None:
+            grant = _Grant(Move(session.client_id, self.clock.stamp(_wall(), claim_of(session))), False, [])
+        stamp = grant.move.stamp
+        session.claim_time, session.claim_node = stamp
+        session.lineage = session.lineage or f"{stamp.time} {stamp.node}"
+        if grant.is_clean:
+            session.clean_time = stamp.time
+        self.holding.tell_soon(held_by(session))
+        if grant.olds:
+            log.info(
+                "the session of %.200r is at node %s, which is not linked: it begins anew here",
+                *(session.client_id, ", ".join(grant.olds)),
+            )
+            self.moving.arrivals.anew(session, grant.move, grant.olds)
+
+    def _decide(self, claim: _Claim, is_late: bool) -> bool:
+        """All have answered that could be asked. Whether the client can be served; it may have to wait."""
+        move, is_clean = claim.move, claim.packet.clean_start
+        session = self.server.sessions.get(move.client_id)
+        if session is None:
+            return self._decide_without(claim, is_late)
+        arriving = session.moving
+        if isinstance(arriving, Arriving) and not is_clean:
+            nodes = [self.node, *(node for node in self.ends if not self._is_away(node))]
+            is_served = arriving.has_its_own() if is_late else arriving.can_be_served(nodes)
+            if not is_served:
+                return False
+        self.granted[claim.channel] = _Grant(move, is_clean, [])
+        return True
+
+    def _decide_without(self, claim: _Claim, is_late: bool) -> bool:
+        """The same where there is no session here, or not yet."""
+        move, is_clean = claim.move, claim.packet.clean_start
+        olds = self._may_have_it(claim)
+        if is_clean:
+            for node in olds:
+                self._letter(node, Claimed(move, True))
+            olds = []
+        elif olds or not self.holding.is_informed:
+            are_away = all(self._is_away(node) for node in olds) and self.holding.is_informed
+            is_coming = any(not self._is_away(node) and node not in claim.asked for node in olds)
+            if self.lost != CLEAN or is_coming or not (is_late or are_away):
+                return False
+        self.granted[claim.channel] = _Grant(move, is_clean, olds)
+        return True
+
+    def _may_have_it(self, claim: _Claim) -> list[str]:
+        """Nodes that have said that they send the session, or may have it and have not answered."""
+        client_id = claim.move.client_id
+        found = self.expected.get(client_id, set()) | claim.elsewhere
+        left_for = self.moving.moves.left_for(client_id)
+        if left_for.time:
+            found.add(left_for.node)
+        silent = {node for node in self.ends if self._is_away(node) or node in claim.asked}
+        held = self.holding.holders.get(client_id)
+        if held is not None and held.lasts:
+            # One that is said to have it, and says that it has not, may be about to get it from one that is silent.
+            found |= {held.stamp.node} if held.stamp.node in silent else silent
+        return sorted(node for node in found if node in self.ends)
+
+    def _is_away(self, node: str) -> bool:
+        """It is a member, and not linked."""
+        end = self.ends.get(node)
+        return end is not None and end.channel is None
+
+    def progress(self, client_id: str) -> None:
+        """A session that is coming may be here."""
+        claim = self.pending.get(client_id)
+        if claim is not None:
+            self._look(claim)
+        session = self.server.sessions.get(client_id)
+        following = self.following.get(client_id)
+        if following is not None and session is not None and not isinstance(session.moving, Arriving):
+            del self.following[client_id]
+            if following.move.stamp > claim_of(session):
+                self._give(session, following.move, following.is_clean)
+
+    def _serve(self, claim: _Claim) -> None:
+        self._forget_claim(claim)
+        self.server.connecting.claimed(claim.channel, claim.packet, claim.auth_data, None)
+        self.granted.pop(claim.channel, None)  # it has gone, or was refused
+
+    def _is_late(self, claim: _Claim) -> None:
+        """Who has not answered by now is taken for away."""
+        claim.timer = None
+        if claim.successor is not None:
+            self._pass_on(claim, claim.successor, is_late=True)
+            return
+        if self._decide(claim, is_late=True):
+            self._serve(claim)
+            return
+        self.refused += 1
+        text = "the session of this client is at a node that is not reached; try again later"
+        self._end_claim(claim, Refusal(SERVER_UNAVAILABLE, text))
+
+    def _end_claim(self, claim: _Claim, refusal: Refusal) -> None:
+        self._forget_claim(claim)
+        if claim.successor is not None:
+            successor = claim.successor
+            self.answer(successor.move, self.claimed(successor.move, successor.is_clean))
+            return  # the client has been told
+        self.server.connecting.claimed(claim.channel, claim.packet, claim.auth_data, refusal)
+
+    def _forget_claim(self, claim: _Claim) -> None:
+        if self.pending.get(claim.move.client_id) is claim:
+            del self.pending[claim.move.client_id]
+        if claim.timer is not None:
+            self.server.timers.cancel(claim.timer)
+            claim.timer = None
+
+    # ---- a client has come elsewhere ---------------------------------------------------------------------------------
+
+    def asked(self, node: str, claim: Claim) -> int:
+        """What is here of a client that another node has claimed, and goes there; or DENIED."""
+        move = claim.move
+        if move.stamp.node != node:
+            raise MalformedFrame("a claim in another node's name")
+        self.clock.see(move.stamp, _wall())
+        own = self.pending.get(move.client_id)
+        if own is not None:
+            latest = own.move if own.successor is None else own.successor.move
+            if latest.stamp > move.stamp:
+                return DENIED
+            if own.successor is None:
+                self.denied += 1
+                self.server.connecting.claimed(own.channel, own.packet, own.auth_data, _taken_over())
+            own.successor = claim
+            self._look(own)
+            return LATER
+        return self.claimed(move, claim.is_clean)
+
+    def claimed(self, move: Move, is_clean: bool) -> int:
+        session = self.server.sessions.get(move.client_id)
+        if session is None and self.expected.get(move.client_id):
+            return self._gets_it_next(move, is_clean)
+        if session is None:
+            left_for = self.moving.moves.left_for(move.client_id)
+            return (HELD if left_for.node == move.stamp.node else MOVING) if left_for.time else NOBODY
+        if claim_of(session) > move.stamp:
+            return DENIED
+        if isinstance(session.moving, Arriving) and not is_clean:
+            self._give_up_those_away(session.moving)
+            if self.server.sessions.get(move.client_id) is not session:
+                return NOBODY  # it went to who had claimed it before
+        if isinstance(session.moving, Arriving) and not is_clean:
+            return self._gets_it_next(move, is_clean)
+        return self._give(session, move, is_clean)
+
+    def _give_up_those_away(self, arriving: Arriving) -> None:
+        """What they have will be sent on."""
+        for old, part in list(arriving.parts.items()):
+            if self._is_away(old) and (not part.is_base or self.lost == CLEAN):
+                self.moving.arrivals.give_up(arriving, old)
+
+    def _gets_it_next(self, move: Move, is_clean: bool) -> int:
+        """As soon as it is here."""
+        following = self.following.get(move.client_id)
+        if following is not None and following.move.stamp > move.stamp:
+            return DENIED
+        self.following[move.client_id] = _NextClaim(move, is_clean)
+        return MOVING
+
+    def _give(self, session: Session, move: Move, is_clean: bool) -> int:
+        server = self.server
+        if is_clean:
+            if session.connection is not None:
+                channel = session.connection
+                assert isinstance(channel, Channel)
+                server.disconnect(channel, SESSION_TAKEN_OVER)
+            if server.sessions.get(session.client_id) is session:
+                session.moving = None
+                server.ending.remove(session)
+            return NOBODY
+        if not self.moving.departures.leave(session, move):
+            return NOBODY
+        held = Held(move.client_id, move.stamp, True)
+        self.holding.holders.tell(held)
+        self.holding.tell_soon(held)
+        return HELD
+
+    def answered(self, node: str, answer: Answer) -> None:
+        client_id = answer.move.client_id
+        if answer.move.stamp.node != self.node:
+            raise MalformedFrame("an answer to another node's claim")
+        if answer.outcome == HELD:  # also where the client has connected again since
+            self.expected.setdefault(client_id, set()).add(node)
+        claim = self.pending.get(client_id)
+        if claim is None or claim.move != answer.move or node not in claim.asked:
+            return
+        claim.asked.discard(node)
+        known = answer.known
+        if known.time > 0 and known < claim.move.stamp:
+            self.holding.holders.tell(Held(client_id, known, True))
+        if answer.outcome == DENIED:
+            self.denied += 1
+            self._end_claim(claim, _taken_over())
+            return
+        if answer.outcome == MOVING:
+            claim.elsewhere.add(known.node if known.node in self.ends else node)
+        self._look(claim)
+
+    def _look(self, claim: _Claim) -> None:
+        if claim.successor is not None:
+            self._pass_on(claim, claim.successor)
+        elif not claim.asked and self._decide(claim, is_late=False):
+            self._serve(claim)
+
+    def _pass_on(self, claim: _Claim, successor: Claim, is_late: bool = False) -> None:
+        """Tell who claimed the session after this node what that has come to, once it is known."""
+        client_id = claim.move.client_id
+        is_known = client_id in self.server.sessions or bool(self.expected.get(client_id)) or not claim.asked
+        if is_known or is_late:
+            self._forget_claim(claim)
+            self.answer(successor.move, self.claimed(successor.move, successor.is_clean))
+
+    def answer(self, move: Move, outcome: int) -> None:
+        self.holding.tell(move.stamp.node, Answer(move, outcome, self.holding.holders.latest(move.client_id)))
+
+    def _ask(self, node: str, claim: _Claim) -> bool:
+        return self._note(node, Claim(claim.move, claim.packet.clean_start))
+
+    def _ask_again(self, node: str, claim: _Claim) -> None:
+        """It can be asked, or has the session, only now."""
+        if self._ask(node, claim):
+            claim.asked.add(node)
+
+    # ---- nodes -------------------------------------------------------------------------------------------------------
+
+    def link_up(self, node: str) -> None:
+        for claim in self.pending.values():
+            if claim.successor is None and claim.move.client_id not in self.server.sessions:
+                self._ask_again(node, claim)
+
+    def link_down(self, node: str) -> None:
+        for claim in list(self.pending.values()):
+            if node in claim.asked:
+                claim.asked.discard(node)
+                self._look(claim)
+
+    def told(self, node: str, held: Held) -> None:
+        """A node has a session. Of one that is here as well, whoever has the later claim gets the other one."""
+        claim = self.pending.get(held.client_id)
+        if claim is not None and claim.successor is None and claim.move.stamp > held.stamp:
+            self._ask_again(node, claim)
+        session = self.server.sessions.get(held.client_id)
+        if session is not None and session.claim_time and claim_of(session) > held.stamp:
+            is_clean = held.stamp.time < session.clean_time
+            self._letter(node, Claimed(Move(session.client_id, claim_of(session)), is_clean))
+
+    def look_again(self) -> None:
+        """More is known now."""
+        for claim in list(self.pending.values()):
+            self._look(claim)
+
+    def forgotten(self, node: str) -> None:
+        for client_id, nodes in list(self.expected.items()):
+            nodes.discard(node)
+            if not nodes:
+                del self.expected[client_id]
+                self.following.pop(client_id, None)
+        self.link_down(node)
+
+    def begun(self, node: str, move: Move) -> None:
+        """It is here, or the first of it."""
+        nodes = self.expected.get(move.client_id)
+        if nodes is not None:
+            nodes.discard(node)
+            if not nodes:
+                del self.expected[move.client_id]
+        session = self.server.sessions.get(move.client_id)
+        if session is not None and claim_of(session) == move.stamp:
+            self.holding.tell_soon(held_by(session))
+
+    def marked(self, move: Move) -> None:
+        """A Marker may be the first that is heard of a claim: by another way than the claim itself."""
+        if move not in self.moving.departures.leaving and move.stamp.node != self.node:
+            self.claimed(move, False)
+
+
+def _taken_over() -> Refusal:
+    """For a client that waits for CONNACK, which has no code for it."""
+    return Refusal(SERVER_BUSY, "the client has connected again")
+
+
+def _wall() -> int:
+    return int(time.time() * 1000)

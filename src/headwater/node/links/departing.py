@@ -1,0 +1,239 @@
+"""The old node of a session that moves: it writes it into letters, and forgets it behind the cut (moving.py)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, cast
+
+from headwater.message import NEVER, Delivery
+from headwater.node.links.moves import MUCH, Moves
+from headwater.node.links.post import LARGEST
+from headwater.node.links.retaining import packet_of
+from headwater.node.persistence.records import subscription_record
+from headwater.node.plane.background import BackgroundTask
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.counters import TOO_LARGE
+from headwater.peering.sessions.messages import Begin, End, Messages, Move, Moved, Ready, Subscriptions, Tail
+from headwater.session.outbound import Flight
+from headwater.session.session import Session, SessionMove
+from headwater.wire.reasons import SESSION_TAKEN_OVER
+
+log = logging.getLogger("headwater.cluster")
+
+MANY: Final = 64
+"""Messages in one letter."""
+ROOM: Final = 1 << 20
+"""What may be around a message in a letter."""
+
+
+class Leaving(SessionMove):
+    """At the old node."""
+
+    def __init__(self, departures: Departures, session: Session, move: Move) -> None:
+        self.departures = departures
+        self.session = session
+        self.move = move
+        self.to = move.stamp.node
+        self.marked: set[str] = set()
+        self.tails: list[str] = []
+        """Nodes that have marked their streams, which the new node is still to be told."""
+        self.is_shipping = False
+
+    def offered(self, delivery: Delivery) -> bool:
+        if delivery.qos == 0 or (delivery.group is None and self.departures.moves.source in self.marked):
+            return True
+        self.departures.ship_soon(self)
+        return False
+
+    def record(self) -> dict[str, object]:
+        return {"to": self.to, "stamp": list(self.move.stamp), "marked": sorted(self.marked), "tails": self.tails}
+
+
+class Departures:
+    def __init__(self, moves: Moves) -> None:
+        self.moves = moves
+        self.server = moves.server
+        self.leaving: dict[Move, Leaving] = {}
+
+    def restore(self, session: Session, move: Move, fields: dict[str, Any]) -> None:
+        """One that was on its way when the process ended."""
+        leaving = Leaving(self, session, move)
+        leaving.marked, leaving.tails = set(fields["marked"]), list(fields["tails"])
+        session.moving = self.leaving[move] = leaving
+        self.moves.left[move] = leaving.to
+        self.ship_soon(leaving)
+
+    def leave(self, session: Session, move: Move) -> bool:
+        """Send it to the node that has claimed it; False: nothing of it outlives its connection."""
+        server = self.server
+        if session.connection is not None:
+            server.disconnect(cast(Channel, session.connection), SESSION_TAKEN_OVER)
+            if server.sessions.get(session.client_id) is not session:
+                return False
+        remaining = session.expiry_interval
+        if session.expires_at != NEVER:
+            remaining = max(1, int(session.expires_at - server.hot.now))
+        server.ending.called_off(session)
+        server.access.quotas.set_will(session, None)
+        del server.sessions[session.client_id]
+        leaving = self.leaving[move] = Leaving(self, session, move)
+        self.moves.left[move] = leaving.to
+        session.moving = leaving
+        session.expires_at = NEVER
+        self._write(leaving, remaining)
+        server.retained_sender.forget(session)
+        server.sharing.again(server.sharing.take_back(session, True))
+        self.moves.changed(session)
+        self.moves.moved_out += 1
+        log.debug("the session of %.200r moves to node %s", session.client_id, leaving.to)
+        self.ship_soon(leaving)
+        return True
+
+    def _write(self, leaving: Leaving, remaining: int) -> None:
+        session, move = leaving.session, leaving.move
+        received = tuple(sorted(session.received))
+        self.moves.letter(
+            leaving.to,
+            Begin(
+                *(move, session.expiry_interval, remaining, session.outbound.next_id, session.username),
+                *(received, session.lineage),
+            ),
+        )
+        some: list[tuple[str, bytes]] = []
+        size = 0
+        for name, subscription in session.subscriptions.items():
+            some.append((name, subscription_record(subscription)))
+            size += len(name) + 16
+            if size > MUCH:
+                self.moves.letter(leaving.to, Subscriptions(move, tuple(some)))
+                some, size = [], 0
+        self.moves.letter(leaving.to, Subscriptions(move, tuple(some)))
+        self.moves.letter(leaving.to, Ready(move))
+
+    def ship_soon(self, leaving: Leaving) -> None:
+        if not leaving.is_shipping:
+            leaving.is_shipping = True
+            self.server.background.add(_Shipping(self, leaving))
+
+    def ship_some(self, leaving: Leaving) -> bool:
+        """Whether there is more, and room for it."""
+        end = self.moves.ends.get(leaving.to)
+        if end is None or not end.spool.has_room():
+            leaving.is_shipping = False  # until `beat`
+            return False
+        found = self._take_some(leaving.session)
+        if found:
+            self.moves.letter(leaving.to, Messages(leaving.move, tuple(found), leaving.session.lineage))
+            return True
+        leaving.is_shipping = False
+        for node in leaving.tails:
+            self.moves.letter(leaving.to, Tail(leaving.move, node))
+        if leaving.tails:
+            self.moves.changed(leaving.session)
+        leaving.tails = []
+        if all(node in leaving.marked for node in (self.moves.node, *self.moves.ends)):
+            self._left(leaving)
+        return False
+
+    def _take_some(self, session: Session) -> list[Moved]:
+        outbound, delivering = session.outbound, self.server.delivering
+        found: list[Moved] = []
+        size = 0
+        while len(found) < MANY and size < MUCH:
+            if outbound.flights:
+                packet_id = next(iter(outbound.flights))
+                moved = self._flight(session, packet_id, outbound.flights[packet_id])
+            else:
+                first = outbound.first(self.server.hot.now)
+                if first is None:
+                    break
+                delivery = outbound.take()
+                delivering.fetch(delivery)
+                moved = self._moved(delivery, 0)
+                delivering.forget(delivery)
+            if len(moved.packet) > LARGEST - ROOM:
+                self.server.stats.drops[TOO_LARGE] += 1
+                continue
+            found.append(moved)
+            size += len(moved.packet)
+        for delivery in outbound.take_given_up():
+            delivering.dropped(session, delivery, delivering.why_given_up(delivery))
+        return found
+
+    def _flight(self, session: Session, packet_id: int, flight: Flight) -> Moved:
+        delivering = self.server.delivering
+        if flight.released:
+            moved = Moved(2, False, True, packet_id, (), "", b"")
+        else:
+            delivery = session.flight_delivery(flight)
+            delivery.journaled = flight.journaled
+            delivering.fetch(delivery)
+            delivery.journaled = None
+            moved = self._moved(delivery, packet_id)
+        session.outbound.take_flight(packet_id)
+        delivering.landed(flight)
+        return moved
+
+    def _moved(self, delivery: Delivery, packet_id: int) -> Moved:
+        message = delivery.message
+        packet = packet_of(message, self.server.hot.now)
+        identifiers = tuple(delivery.identifiers or ())
+        return Moved(delivery.qos, delivery.retain, False, packet_id, identifiers, message.publisher, packet)
+
+    def _left(self, leaving: Leaving) -> None:
+        """All is with the new node. What waits for a group in which nobody else is here is the session's."""
+        server, session = self.server, leaving.session
+        for group in server.router.groups.of(session):
+            queue = server.sharing.queues.get(group)
+            if queue is not None and len(group) == 1:
+                while queue.first(server.hot.now) is not None:
+                    delivery = queue.take()
+                    server.delivering.fetch(delivery)
+                    self.moves.letter(leaving.to, Messages(leaving.move, (self._moved(delivery, 0),), session.lineage))
+                    server.delivering.forget(delivery)
+        self.moves.letter(leaving.to, End(leaving.move))
+        del self.leaving[leaving.move]
+        del self.moves.left[leaving.move]
+        session.moving = None
+        server.ending.remove(session)
+
+    def mark(self, leaving: Leaving, node: str) -> None:
+        """Nothing behind this point of what comes from that node is for the session that leaves."""
+        if node not in leaving.marked:
+            leaving.marked.add(node)
+            leaving.tails.append(node)
+            self.moves.changed(leaving.session)
+            self.ship_soon(leaving)
+
+    def all_mark(self, node: str) -> None:
+        """It is no member any more: nothing comes from it."""
+        for leaving in list(self.leaving.values()):
+            if leaving.to == node:
+                self._lost(leaving)
+            else:
+                self.mark(leaving, node)
+
+    def _lost(self, leaving: Leaving) -> None:
+        """The new node is gone for good, and the session with it."""
+        del self.leaving[leaving.move]
+        del self.moves.left[leaving.move]
+        leaving.session.moving = None
+        log.warning(
+            "node %s was forgotten, and with it the session of %.200r, which had moved there",
+            *(leaving.to, leaving.session.client_id),
+        )
+        self.server.ending.remove(leaving.session)
+
+    def beat(self) -> None:
+        for leaving in list(self.leaving.values()):
+            self.ship_soon(leaving)
+
+
+class _Shipping(BackgroundTask):
+    def __init__(self, departures: Departures, leaving: Leaving) -> None:
+        self.departures = departures
+        self.leaving = leaving
+
+    def piece(self) -> bool:
+        departures, leaving = self.departures, self.leaving
+        return departures.leaving.get(leaving.move) is leaving and departures.ship_some(leaving)
