@@ -134,7 +134,7 @@ def part_of(config: Config, number: int, links: LinksFolder) -> Config:
         "admin": config.admin.model_copy(update={"enabled": False}),
         "bridges": config.bridges if number == 0 else [],
         "rest": rest.model_copy(update={"port": rest.port + number if rest.port else 0}),
-        "store": store.model_copy(update={"id": f"{store.id}-{number}" if store.id else ""}),
+        "store": store.model_copy(update={"id": f"{store.id}-{number}" if store.id else "", "from_nodes": False}),
     }
     return config.model_copy(update=update)
 
