@@ -22,6 +22,7 @@ from pydantic import SecretStr
 
 from headwater.disk.lock import make_folder
 from headwater.node.config import Config
+from headwater.node.links.checking import check_cluster
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.persistence.folder import DESCRIPTION
 from headwater.node.settings import ConfigError
@@ -76,6 +77,7 @@ def check_workers(config: Config) -> None:
 
 
 def _check_together(config: Config) -> None:
+    check_cluster(config.cluster)
     if config.cluster.enabled:
         raise ConfigError(
             "workers and a cluster of several machines do not go together yet: set workers = 1, or leave cluster.name "
@@ -124,6 +126,7 @@ def part_of(config: Config, number: int, links: LinksFolder) -> Config:
         unix=links.socket_of(number),
         join=others,
         secret=SecretStr(links.secret),
+        session_lost="wait",  # its data is here, and so is the worker soon
         **{name: getattr(config.cluster, name) for name in ("method", "subscribe_wait", "max_spool", "link_buffer")},
     )
     rest, store = config.rest, config.store
