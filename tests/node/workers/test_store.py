@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import socket
 from pathlib import Path
@@ -13,16 +14,15 @@ from typing import Any
 import httpx
 
 from headwater.client import Client
-from tests.brokers import free_port
 from tests.node.workers.node import LONG, WorkersNode
 
 
 def two_ports() -> int:
     """The first of two free ones in a row."""
-    for _ in range(100):
-        port = free_port()
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port + 1))
+    for port in random.sample(range(20_000, 30_000), 100):  # below those that the system gives to others
+        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 1))
             return port
     raise AssertionError("no two ports in a row are free")
 

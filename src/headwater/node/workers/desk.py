@@ -289,17 +289,21 @@ class _Trace:
         return asyncio.ensure_future(_asked(link, "taken", {"number": self._numbers[link]}))
 
     async def taken(self) -> list[Any]:
-        """What has come since the last time, anywhere; nothing: it has ended everywhere."""
+        """What has come since the last time, anywhere; nothing: it has ended. It ends everywhere when it ends at one:
+        the client is there."""
         while self._tasks:
             await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
             found: list[Any] = []
             for link, task in list(self._tasks.items()):
                 if task.done():
-                    records = task.result()
                     del self._tasks[link]
+                    records = task.result()
                     if records and records is not _GONE:
                         found += records
                         self._tasks[link] = self._ask(link)
+                        if "ended" in records[-1]:
+                            self.cancel()
+                            return found
             if found:
                 return found
         return []
@@ -311,6 +315,7 @@ class _Trace:
     def cancel(self) -> None:
         for task in self._tasks.values():
             task.cancel()
+        self._tasks.clear()
 
 
 _GONE: Final = object()
