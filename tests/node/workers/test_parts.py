@@ -82,6 +82,11 @@ def test_what_does_not_go_together_yet_is_said() -> None:
     check_workers(Config(cluster={"name": "c"}, advice={"enabled": True}))
 
 
+def test_only_linux_spreads_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert "need Linux" in refusal(workers=2)
+
+
 def test_there_is_a_port_for_the_rest_of_each_worker(tmp_path: Path) -> None:
     settings = {"data_dir": str(tmp_path), "store": {"enabled": True}}
     assert "rest.port = 65535" in refusal(workers=2, rest={"enabled": True, "port": 65535}, **settings)

@@ -16,6 +16,7 @@ import pytest
 
 from headwater.client import Client
 from tests.brokers import free_port
+from tests.node.admin.api import TOKEN
 from tests.node.workers.node import LONG, WorkersNode, is_alive
 
 BROKER = [sys.executable, "-m", "headwater", "broker"]
@@ -279,6 +280,25 @@ def test_what_keeps_a_worker_from_starting_keeps_the_node(tmp_path: Path) -> Non
         )
         assert other.returncode == 1
         assert b"Address already in use" in other.stderr, "though ports are shared among workers"
+        settings = (f"admin.port={node.admin_port}", "admin.enabled=true", f"admin.token={TOKEN}")
+        admin = [word for each in settings for word in ("--set", each)]
+        other = subprocess.run(
+            [*BROKER, "--workers", "2", "--port", "0", *admin],
+            capture_output=True,
+            timeout=LONG,
+            check=False,
+        )
+        assert other.returncode == 1
+        assert b"for the admin API (admin.host, admin.port): Address already in use" in other.stderr
+        assert b"Traceback" not in other.stderr
+
+
+def test_a_signal_while_workers_start_stops_them(tmp_path: Path) -> None:
+    node = WorkersNode(tmp_path, "--data-dir", tmp_path / "data")
+    node.launch()
+    assert node.process is not None
+    node.until(lambda: "recovered" in node.said(), "a worker starts")
+    assert node.end() == 0
 
 
 def test_unix_sockets_and_ports_that_are_chosen(tmp_path: Path) -> None:

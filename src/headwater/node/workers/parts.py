@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import pickle
 import re
+import sys
 import tempfile
 from pathlib import Path
 from secrets import token_hex
@@ -77,6 +78,8 @@ def check_workers(config: Config) -> None:
 
 
 def _check_together(config: Config) -> None:
+    if sys.platform != "linux":
+        raise ConfigError("workers need Linux, which spreads connections to one port over processes: set workers = 1")
     check_cluster(config.cluster)
     if config.cluster.enabled:
         raise ConfigError(

@@ -13,10 +13,10 @@ import asyncio
 import logging
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.disk.lock import FolderLock, make_folder
 from headwater.node.admin.secret import read_token
@@ -53,7 +53,7 @@ class Supervisor:
         self._desk = NodeDesk(self._workers, self._totals)
         self._http: HttpProcess | None = None
         self._stop = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, live: LiveView | None = None) -> int:
         """Until SIGTERM or SIGINT; returns the exit code. Raises OSError, ConfigError, StorageError."""
@@ -70,7 +70,7 @@ class Supervisor:
             await self._serve(live)
             log.info("stopping: %d connections", self._totals.statistics().connections)
         finally:
-            for task in self._tasks:
+            for task in list(self._tasks):
                 task.cancel()
             if self._http is not None:
                 await self._http.stop()
@@ -104,8 +104,9 @@ class Supervisor:
         self._workers[0].tell("announce")
         if self._config.admin.enabled:
             process = await asyncio.to_thread(import_module, "headwater.node.http.process")
-            self._http = process.HttpProcess(None, self._desk, self._config)
-            await self._http.start()
+            http: HttpProcess = process.HttpProcess(None, self._desk, self._config)
+            await http.start()
+            self._http = http
         log.info("%d workers serve clients as one broker", len(self._workers))
 
     async def _all_begun(self) -> list[str]:
@@ -115,7 +116,7 @@ class Supervisor:
     async def _serve(self, live: LiveView | None) -> None:
         if self._stop.is_set():
             return
-        self._tasks.append(asyncio.get_running_loop().create_task(self._totals.watch()))
+        self._do(self._totals.watch())
         if live is not None:
             await self._totals.look()
             await show(self._totals.statistics, live, self._stop)
@@ -127,7 +128,12 @@ class Supervisor:
             self._totals.went(worker)
         elif worker.restarts:
             log.info("worker-%d serves clients again", worker.number)
-            self._tasks.append(asyncio.get_running_loop().create_task(self._desk.teach(worker)))
+            self._do(self._desk.teach(worker))
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _reload(self) -> None:
         self._reopen_log()

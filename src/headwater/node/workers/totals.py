@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,8 @@ from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
 from headwater.node.workers.process import WorkerProcess
+
+log = logging.getLogger("headwater.workers")
 
 EVERY: Final = 1.0
 """Seconds between looks."""
@@ -51,8 +54,11 @@ class Totals:
     async def watch(self) -> None:
         """For ever."""
         while True:
-            await self.look()
-            self._tell_others()
+            try:
+                await self.look()
+                self._tell_others()
+            except Exception:
+                log.exception("looking at the workers failed")
             await asyncio.sleep(EVERY)
 
     async def look(self) -> None:
