@@ -42,9 +42,9 @@ class Others:
 
 
 class SysTopics:
-    def __init__(self, server: Server, started_at: float, others: Others) -> None:
+    def __init__(self, server: Server, started_at: float, others: Others | None = None) -> None:
         self._server = server
-        self._others = others
+        self._others = others or Others()
         self._started_at = started_at
         self._last: Statistics | None = None
         self._last_at = started_at
