@@ -51,7 +51,7 @@ def test_every_figure_is_found(without_nodes: dict[str, Case], tmp_path: Path) -
         "workers2/lock-W2/cpu_ratio": 1.25,
         "workers2/deep-W2/rate_ratio": 1.0,
         "workers2/deep-W2/cpu_ratio": 1.25,
-        "workers2/deep-W2/projected_rate_ratio": 1.6,
+        "workers2/lock-W2/projected_rate_ratio": 1.6,
         "workers2/paced/p99_ratio": 1.0,
     }
     assert set(found) == set(FIGURES)
