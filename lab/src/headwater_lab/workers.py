@@ -2,7 +2,7 @@
 
 `headwater broker --workers 2` beside `headwater broker`, and traffic of the load generator: W2, 50 publishers and 50
 subscribers in pairs, QoS 0. The system spreads the 100 connections over the workers by a hash of their addresses, so
-about half of the messages cross from one worker to the other. What is compared is CPU time of all processes of a node
+the ends of about half of the pairs are at different workers. What is compared is CPU time of all processes of a node
 per delivered message (lock: one message under way per publisher), messages per second (deep: many under way), and p99
 of the delay (paced: 10,000 a second), in interleaved rounds of one run; medians, and ratios of them.
 
