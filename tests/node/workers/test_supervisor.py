@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.client import Client
+from headwater.client import Client, ConnectError
 from tests.brokers import free_port
 from tests.node.admin.api import TOKEN
 from tests.node.workers.node import LONG, WorkersNode, is_alive
@@ -226,6 +226,40 @@ def test_a_worker_that_was_killed_is_replaced_and_nothing_acknowledged_is_lost(t
 
         asyncio.run(scenario())
         assert "worker-1 ended (killed by signal 9); it is started again in 0.1 s" in node.said()
+
+
+def test_a_session_is_waited_for_while_its_worker_is_replaced(tmp_path: Path) -> None:
+    """Its client comes to any worker, and never gets an empty one in its place."""
+    with WorkersNode(tmp_path, "--data-dir", tmp_path / "data") as node:
+
+        async def scenario() -> None:
+            client = await node.client_at(1, "waiting", session_expiry=3600)
+            await client.subscribe("waiting", qos=1)
+            await client.__aexit__(None, None, None)
+            order = {"topic": "waiting", "payload": "x", "qos": 1}
+            await asyncio.to_thread(node.call, "POST", "/v1/publish", json=order)
+            await asyncio.to_thread(
+                node.until, lambda: node.get("/v1/sessions/waiting")["queued"] == 1, "it waits at the second worker"
+            )
+            workers = await asyncio.to_thread(node.workers)
+            os.kill(workers[1]["process"], signal.SIGKILL)
+            async with asyncio.timeout(LONG):
+                client = await connected(node, "waiting")
+            assert client.session_present
+            assert await received(client, 1) == ["waiting x"]
+            await client.__aexit__(None, None, None)
+
+        asyncio.run(scenario())
+
+
+async def connected(node: WorkersNode, client_id: str) -> Client:
+    """As clients do: again and again while they are refused."""
+    while True:
+        client = Client("127.0.0.1", node.port, client_id=client_id, clean_start=False, session_expiry=3600)
+        try:
+            return await client.__aenter__()
+        except ConnectError:
+            await asyncio.sleep(0.05)
 
 
 def test_sessions_are_there_after_a_restart(tmp_path: Path) -> None:
