@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic_core import from_json, to_json
 
+from headwater.node.admin import desk as admin
 from headwater.node.admin.reach import BrokerStopped
 from headwater.node.http.link import LinkLost
 from headwater.node.workers.desk import NodeDesk
@@ -146,6 +147,11 @@ def test_a_worker_that_was_started_again_is_told_bans_and_dispatchers() -> None:
     member = fresh.api.client("m", "$share/g/x")
     assert member is not None
     assert [each.dispatcher for each in fresh.api.broker.shared_groups()] == ["random"]
+
+
+def test_all_operations_are_there() -> None:
+    desk = Workers([]).desk
+    assert [name for name in admin.OPERATIONS if not callable(getattr(desk, name, None))] == []
 
 
 def test_bans_are_listed_once_and_in_pages() -> None:

@@ -75,6 +75,34 @@ def test_retained_messages_are_at_all_workers(node: WorkersNode) -> None:
     assert node.call("DELETE", "/v1/retained/message", params={"topic": "kept/here"}).status_code == 204
 
 
+def test_a_shared_group_spans_workers(node: WorkersNode) -> None:
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            members = await one_at_each(stack, node, "member")
+            for client in members:
+                await client.subscribe("$share/span/jobs/#", qos=1)
+            await asyncio.to_thread(
+                node.until, lambda: [len(each["members"]) for each in node.get("/v1/groups")] == [2], "one group of two"
+            )
+            publisher = await stack.enter_async_context(Client("127.0.0.1", node.port))
+            for number in range(20):
+                await publisher.publish("jobs/x", str(number), qos=1)
+            got: list[str] = []
+            reading = [asyncio.create_task(read(each, got)) for each in members]
+            async with asyncio.timeout(LONG):
+                while len(got) < 20:
+                    await asyncio.sleep(0.01)
+            for task in reading:
+                task.cancel()
+            assert sorted(map(int, got)) == list(range(20)), "each to one member"
+
+    async def read(client: Client, got: list[str]) -> None:
+        async for message in client.messages:
+            got.append(message.payload.decode())
+
+    asyncio.run(scenario())
+
+
 def test_one_sys_for_all(node: WorkersNode) -> None:
     """Who reads it at either worker sees the clients of both."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -136,7 +137,8 @@ class NodeDesk:
 
     async def groups(self) -> bytes:
         parts = [GROUPS.validate_json(each) for each in await self._all("groups")]
-        return to_json(merged_groups([group for part in parts for group in part]))
+        # Members elsewhere are those of other workers, which are among the members here.
+        return to_json(merged_groups([replace(group, elsewhere=[]) for part in parts for group in part]))
 
     async def bridges(self) -> list[Any]:
         return [each for part in await self._all("bridges") for each in part]
