@@ -12,6 +12,7 @@ from headwater.node.links.figures import ClusterSeen, LinkSeen
 from headwater.node.metric import Metric, metrics_of
 from headwater.node.operations.metrics import MOST_GROUPS
 from headwater.node.operations.seen import Seen
+from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
 
@@ -21,7 +22,8 @@ HEAD = """\
 # Figures of a broker
 Where each is told: to Prometheus (`GET /metrics`, [operations.md](operations.md)), below `$SYS/broker/`, and in the
 JSON of `GET /v1/statistics`, which is `broker.statistics()` in Python. Counters, with names that end in `_total`, only
-grow while the broker runs; the others are of now.
+grow while the broker runs; the others are of now. Of several workers all are told together: sums, but the highest of
+`uptime`, `retained` and `disk_reserve`, and the lowest of `disk_free`.
 
 This page is made from the source by `scripts/metrics_page.py`.
 """
@@ -31,7 +33,7 @@ TAIL = """
 |---|---|
 | `headwater_build_info{version,build}` | Version, and whether it is compiled. |
 | `headwater_loop_lag_seconds` | Histogram: how late a timer was called, looked at ten times a second. |
-| `process_…`, `python_info` | Memory, processor time and files of the broker's process. |
+| `process_…`, `python_info` | Memory, processor time and files of the broker's process, or of its first worker. |
 
 Further topics are Mosquitto's, made of the above: `version`, `uptime`, `clients/disconnected` and `clients/inactive`
 (sessions without a connection), `messages/stored` and `store/messages/count` (retained and waiting). Rates, per minute,
@@ -47,6 +49,7 @@ SECTIONS: tuple[tuple[str, type, str], ...] = (
     ("Bridges ([bridge.md](bridge.md))", BridgeView, "bridge"),
     ("The cluster ([cluster.md](cluster.md))", ClusterSeen, ""),
     ("Links to other nodes", LinkSeen, "peer"),
+    ("Workers ([workers.md](workers.md))", WorkerSeen, "worker"),
     ("The delivery store ([store.md](store.md))", StoreSeen, ""),
     ("Advice ([advice.md](advice.md))", AdviceSeen, ""),
     ("What should not grow while the load stays the same", Seen, ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from headwater.cli.admin import Admin, AdminError
 from headwater.cli.top import MOST_GROUPS, AdminApi, SharedGroup, Snapshot, TopView, _watch_admin, from_sys
 from headwater.node.admin.cluster_desk import ClusterDesk
 from headwater.node.broker import Broker
+from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.statistics import Statistics
 from tests.brokers import both_brokers, running
 from tests.node.admin.api import TOKEN
@@ -127,17 +129,19 @@ def test_a_cluster_in_a_line() -> None:
 
 
 class Answers:
-    """An admin API; `cluster` is what it says of its cluster."""
+    """An admin API; `cluster` and `workers` are what it says of these."""
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: Any, workers: Any = ()) -> None:
         self.cluster = cluster
+        self.workers = workers
         self.asked: list[str] = []
 
     def ask(self, path: str) -> Any:
         self.asked.append(path)
-        if path == "/v1/cluster" and isinstance(self.cluster, AdminError):
-            raise self.cluster
-        return {"/v1/statistics": {}, "/v1/groups": [], "/v1/cluster": self.cluster}[path]
+        answers = {"/v1/statistics": {}, "/v1/groups": [], "/v1/cluster": self.cluster, "/v1/workers": self.workers}
+        if isinstance(answers[path], AdminError):
+            raise answers[path]
+        return answers[path]
 
 
 def test_who_is_alone_is_asked_once() -> None:
@@ -148,6 +152,28 @@ def test_who_is_alone_is_asked_once() -> None:
     assert AdminApi(cast(Admin, Answers({"cluster": "demo"}))).read().cluster == {"cluster": "demo"}
     with pytest.raises(AdminError):
         AdminApi(cast(Admin, Answers(AdminError("gone")))).read()
+
+
+def test_who_has_no_workers_is_asked_once() -> None:
+    for workers in ([], AdminError("an older broker", 404)):
+        answers = Answers({}, workers)
+        api = AdminApi(cast(Admin, answers))
+        assert [api.read().workers, api.read().workers] == [[], []]
+        assert answers.asked.count("/v1/workers") == 1
+    with pytest.raises(AdminError):
+        AdminApi(cast(Admin, Answers({}, AdminError("gone")))).read()
+
+
+def test_workers_are_shown() -> None:
+    seen = WorkerSeen("0", 4711, True, connections=12, forwarded=3456, cpu_seconds=7.4, resident_bytes=61 << 20)
+    workers = [asdict(seen), asdict(WorkerSeen("1", restarts=2))]
+    api = AdminApi(cast(Admin, Answers({}, workers)))
+    assert api.read().workers == workers
+    lines = printed(TopView(), Snapshot(Statistics(uptime=1), workers=workers)).splitlines()
+    assert [line.split() for line in lines[-2:]] == [
+        ["0", "up", "4711", "12", "0", "0", "3,456", "7", "61", "0"],
+        ["1", "down", "0", "0", "0", "0", "0", "0", "2"],
+    ]
 
 
 def test_strange_names_of_groups_are_shown_as_they_are() -> None:

@@ -76,7 +76,7 @@ INSIDE_NODE: dict[str, str] = {
         delivery.opening persistence.storage transports.accepting transports.handshakes links links.*""",
     "operations": """ broker run operations operations.* delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.serving admin admin.* http
-        http.*""",
+        http.* workers workers.*""",
 }
 """The layers inside `node`, from below: a module imports none of a layer above its own."""
 

@@ -30,6 +30,7 @@ OTHER: dict[str, Any] = {
     "store.filters": ["a/+", "$x/#"],
     "store.time_paths": ["data.time"],
     "store.value_paths": ["data.value"],
+    "workers": 5,
     "disk_reserve": 5000,
     "store.keep_for": 60.5,
     "store.keep_bytes": 5000,

@@ -94,6 +94,9 @@ Port = Annotated[int | None, typer.Option("--port", "-p", help="TCP port; 0 take
 ConfigFile = Annotated[str | None, typer.Option("--config", "-c", help="Settings in a TOML file.")]
 Level = Annotated[LogLevel | None, typer.Option(help="Least severe log line shown.")]
 When = Annotated[Durability | None, typer.Option(help="Whether what goes there is acknowledged once it is on disk.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", help="Processes that serve clients together (docs/workers.md).")
+]
 Live = Annotated[bool, typer.Option("--live", help="Show connections and message rates as they change.")]
 
 
@@ -109,11 +112,12 @@ def broker(
         str | None, typer.Option(help="Folder in which sessions and retained messages outlive the process.")
     ] = None,
     durability: When = None,
+    workers: Workers = None,
     assignments: Assignments = None,
     live: Live = False,
 ) -> None:
     """Run an MQTT 3.1.1 and 5.0 broker until it is told to stop (SIGINT, SIGTERM); SIGHUP reads the settings again."""
-    flags = {**_flags(host, port, log_level, data_dir, durability), **of_cluster.flags()}
+    flags = {**_flags(host, port, log_level, data_dir, durability), "workers": workers, **of_cluster.flags()}
     _run("broker", config, flags, assignments, {}, live)
 
 
@@ -130,12 +134,14 @@ def node(
         str | None, typer.Option(help="Folder of messages, sessions and retained messages.  [headwater-data]")
     ] = None,
     durability: When = None,
+    workers: Workers = None,
     assignments: Assignments = None,
     live: Live = False,
 ) -> None:
     """Run broker, delivery store and REST together: every message has a position, and is on disk before anybody gets
     it. As `headwater broker` in all else."""
-    flags = {**_flags(host, port, log_level, data_dir, durability), "rest.port": rest_port, **of_cluster.flags()}
+    flags = {**_flags(host, port, log_level, data_dir, durability), "rest.port": rest_port, "workers": workers}
+    flags |= of_cluster.flags()
     _run("node", config, flags, assignments, OF_A_NODE, live)
 
 

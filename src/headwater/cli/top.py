@@ -46,6 +46,8 @@ class Snapshot:
     groups: list[SharedGroup] = field(default_factory=list)
     cluster: Mapping[str, Any] | None = None
     """As the admin API shows it; None: the broker is in none, or does not say."""
+    workers: list[Mapping[str, Any]] = field(default_factory=list)
+    """As the admin API shows them; none: the broker is one process, or does not say."""
 
 
 # ---- where figures come from -------------------------------------------------------------------------------------
@@ -55,6 +57,7 @@ class AdminApi:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._is_alone = False
+        self._has_workers = True
 
     def read(self) -> Snapshot:
         from headwater.node.protocol.statistics import Statistics
@@ -72,7 +75,20 @@ class AdminApi:
             )
             for each in self._admin.ask("/v1/groups")
         ]
-        return Snapshot(figures, groups, self._cluster())
+        return Snapshot(figures, groups, self._cluster(), self._workers())
+
+    def _workers(self) -> list[Mapping[str, Any]]:
+        """Whoever has none is not asked again, nor an older broker, which does not know the question."""
+        if not self._has_workers:
+            return []
+        try:
+            found: list[Mapping[str, Any]] = self._admin.ask("/v1/workers")
+        except AdminError as error:
+            if error.status != NOT_FOUND:
+                raise
+            found = []
+        self._has_workers = bool(found)
+        return found
 
     def _cluster(self) -> Mapping[str, Any] | None:
         """Whoever is in no cluster is not asked again: that takes a restart."""
@@ -155,6 +171,8 @@ class TopView:
         parts: list[RenderableType] = [self._view.render(snapshot.figures)]
         if snapshot.cluster is not None:
             parts += ["", _cluster_line(snapshot.cluster)]
+        if snapshot.workers:
+            parts += ["", _workers_table(snapshot.workers)]
         if snapshot.groups:
             parts += ["", self._groups(snapshot)]
         return Group(*parts)
@@ -176,6 +194,19 @@ class TopView:
         if len(snapshot.groups) > MOST_GROUPS:
             table.add(f"… {len(snapshot.groups) - MOST_GROUPS} more")
         return table
+
+
+def _workers_table(workers: list[Mapping[str, Any]]) -> RenderableType:
+    from headwater.cli.fitted import Column, Fitted, number
+
+    names = ("process", "connections", "messages in", "messages out", "to others", "CPU s", "MiB", "restarts")
+    table = Fitted([Column("worker"), Column("state"), *map(number, names)])
+    for each in workers:
+        counts = (each[name] for name in ("connections", "messages_received", "messages_sent", "forwarded"))
+        used = (f"{each['cpu_seconds']:,.0f}", f"{each['resident_bytes'] / (1 << 20):,.0f}", f"{each['restarts']:,}")
+        state = "up" if each["up"] else "down"
+        table.add(each["name"], state, str(each["process"] or ""), *(f"{count:,}" for count in counts), *used)
+    return table
 
 
 def _cluster_line(cluster: Mapping[str, Any]) -> RenderableType:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from headwater.node.protocol.group_view import GroupView, view_groups
 from headwater.node.protocol.housekeeping import Housekeeping
 from headwater.node.protocol.server import Server
 from headwater.node.protocol.statistics import Statistics, statistics_of
+from headwater.node.protocol.sys_topics import Others
 from headwater.node.transports.accepting import Accepting, open_listeners
 from headwater.node.transports.listener import Listener
 from headwater.routing.topics import InvalidTopicName
@@ -78,6 +79,13 @@ class Broker:
         self.failure: StorageError | None = None
         """Why the broker has stopped serving by itself."""
         self.on_failure: Callable[[], None] | None = None
+        self.handed: Mapping[str, int] | None = None
+        """Set before the start: this is one of several processes that listen in the same places (node/workers), and
+        these are the descriptors of Unix sockets, by their paths."""
+        self.before_clients: Callable[[], Awaitable[None]] | None = None
+        """Set before the start: waited for before clients are let in."""
+        self.others = Others()
+        """What other processes of the same node have counted."""
         self.cluster: Cluster | None = None
         """None: the node is alone, or has not started."""
         self._bridges: Bridges | None = None
@@ -111,7 +119,7 @@ class Broker:
         server = self.server
         check_cluster(self.config.cluster)
         bridges = self.prepare_bridges(self.config)
-        self.listeners = open_listeners(self.config)
+        self.listeners = open_listeners(self.config, self.handed)
         accepting = self._accepting = Accepting(server, self.listeners)
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is None:
             plane = EpollPlane(server.hot, server.timers, loop.hot_selector.epoll)
@@ -137,8 +145,11 @@ class Broker:
         server.deciding.clock = self._look_at_the_clock
         self.hooks.on_change = self._hooks_changed
         self._hooks_changed()
-        Housekeeping(server, self._started_at).start()
+        Housekeeping(server, self._started_at, self.others).start()
         await self.use_bridges(bridges)
+        if self.before_clients is not None:
+            server.plane.wake()
+            await self.before_clients()
         self.addresses = accepting.start()
         if self.cluster is not None:
             self.cluster.serves_at(self.addresses)

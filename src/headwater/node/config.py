@@ -31,6 +31,7 @@ __all__ = ["Admin", "Config", "ConfigError", "load_config"]
 KIB = 1024
 MIB = 1024 * KIB
 SHORTEST_TOKEN = 16
+MOST_WORKERS: Final = 64
 
 
 class Admin(WebSettings):
@@ -104,6 +105,12 @@ class Config(Settings):
         description="Where log lines go: any of `stderr`, `file:PATH` (opened again on SIGHUP), `syslog`, `journald`.",
     )
 
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=MOST_WORKERS,
+        description="Processes that serve clients together, as one broker (docs/workers.md).",
+    )
     max_connections: int = Field(
         default=100_000, ge=1, description="Connections at a time; more are refused with 0x89."
     )

@@ -21,12 +21,13 @@ addition to a plain attribute of a compiled class: what is declared beside it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 Labels = tuple[str, ...]
+View = TypeVar("View")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class Metric:
     """Whether there are any, of this server."""
     loads: tuple[str, ...] = ()
     """Below `$SYS/broker/load/`: its rates."""
+    together: Literal["sum", "most", "least"] = "sum"
+    """What it is of several processes that are one node (node/workers): `least` of those that are not 0. A dict is so
+    by its keys."""
     in_top: bool = False
     """`headwater top` shows it among what the broker holds."""
     flow: tuple[str, str] | None = None
@@ -92,3 +96,30 @@ def metrics_of(kind: type) -> dict[str, Metric]:
 def read_all(kind: type, source: object) -> dict[str, Any]:
     """The values of those that say how to read them."""
     return {name: metric.read(source) for name, metric in metrics_of(kind).items() if metric.read is not None}
+
+
+def added(views: Sequence[View]) -> View:
+    """What dataclasses of a kind say together, of several processes that are one node; there is one at least."""
+    metrics = metrics_of(_kind(views[0]))
+    found = {name: _together(metric, [getattr(view, name) for view in views]) for name, metric in metrics.items()}
+    return replace(views[0], **found)  # type: ignore[type-var]
+
+
+def _together(metric: Metric, values: Sequence[Any]) -> Any:
+    if isinstance(values[0], dict):
+        keys = dict.fromkeys(key for value in values for key in value)
+        return {key: _together(metric, [value[key] for value in values if key in value]) for key in keys}
+    if metric.together == "sum" and not isinstance(values[0], bool):
+        return sum(values)
+    return max(values) if metric.together != "least" else min(filter(None, values), default=values[0])
+
+
+def plus_counters(view: View, gone: View) -> View:
+    """A dataclass with what another one had counted, whose process has ended."""
+    counters = {name: metric for name, metric in metrics_of(_kind(view)).items() if metric.is_counter}
+    found = {name: _together(each, [getattr(view, name), getattr(gone, name)]) for name, each in counters.items()}
+    return replace(view, **found)  # type: ignore[type-var]
+
+
+def _kind(view: object) -> type:
+    return type(view)

@@ -31,6 +31,7 @@ from headwater.node.protocol.statistics import Statistics
 from headwater.node.settings import ConfigError
 from headwater.node.transports.contexts import CertificateError
 from headwater.node.transports.sockets import is_loopback
+from headwater.node.workers.parts import check_workers
 
 if TYPE_CHECKING:
     from headwater.node.http.process import HttpProcess
@@ -62,6 +63,7 @@ def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], 
     """Serve until SIGTERM or SIGINT; returns the exit code. `read` reads the settings again, on SIGHUP."""
     try:
         check_needs(config)
+        check_workers(config)
         if config.admin.enabled:
             read_token(config.admin)
         handler = BackgroundHandler(open_sinks(config.log_to), config.log_format)
@@ -69,9 +71,14 @@ def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], 
         print(f"headwater: {error}", file=sys.stderr)
         return 1
     logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
-    files = _raise_file_limit(config)
+    again = read or (lambda: config)
     try:
-        return run(_serve(config, live, read or (lambda: config), handler, files))
+        if config.workers > 1:
+            from headwater.node.workers.supervisor import Supervisor  # only loaded where it is needed
+
+            return asyncio.run(Supervisor(config, again, handler.reopen).run(live))
+        files = raise_file_limit(config)
+        return run(_serve(config, live, again, handler, files))
     except OSError as error:
         print(f"headwater: {cannot_listen(error, config)}", file=sys.stderr)
         return 1
@@ -98,15 +105,15 @@ async def _serve(
     loop.add_signal_handler(signal.SIGHUP, reloader.reload)
     broker.on_failure = stop.set
     await broker.start()
-    _announce(broker)
+    announce(broker)
     try:
-        http = await _start_http(broker, reloader) if config.admin.enabled or config.rest.enabled else None
+        http = await start_http(broker, reloader) if config.admin.enabled or config.rest.enabled else None
     except BaseException:
         await broker.stop()
         raise
     Collector(loop).start()
     if live is not None:
-        await _show(broker, live, stop)
+        await show(broker.statistics, live, stop)
     await stop.wait()
     log.info("stopping: %d connections", broker.statistics().connections)
     if http is not None:
@@ -115,7 +122,7 @@ async def _serve(
     return 0 if broker.failure is None else 1
 
 
-async def _start_http(broker: Broker, reloader: Reloader) -> HttpProcess:
+async def start_http(broker: Broker, reloader: Reloader) -> HttpProcess:
     """A process of its own, beside clients that are served already."""
     process = await asyncio.to_thread(import_module, "headwater.node.http.process")
     http: HttpProcess = process.HttpProcess(broker)
@@ -125,17 +132,18 @@ async def _start_http(broker: Broker, reloader: Reloader) -> HttpProcess:
     return http
 
 
-async def _show(broker: Broker, live: LiveView, stop: asyncio.Event) -> None:
+async def show(statistics: Callable[[], Statistics], live: LiveView, stop: asyncio.Event) -> None:
     with live:
         while not stop.is_set():
-            live.update(broker.statistics())
+            live.update(statistics())
             try:
                 await asyncio.wait_for(stop.wait(), 1.0)
             except TimeoutError:
                 continue
 
 
-def _announce(broker: Broker) -> None:
+def announce(broker: Broker) -> None:
+    """Say where clients are served, and which."""
     config = broker.config
     for listener in broker.listeners:
         for place in listener.places():
@@ -184,7 +192,7 @@ def _kept_for(broker: Broker) -> str:
     return f"messages are kept {age}{size}; what a named reader has not read, up to store.hard_keep_for and _bytes"
 
 
-def _raise_file_limit(config: Config) -> int:
+def raise_file_limit(config: Config) -> int:
     """Use as many files as the system lets us, and return how many of them MQTT clients may have. Warn where that is
     fewer than were asked for, or few by any measure: the default of `max_connections` is more than most systems give
     and than most people need. HTTP has its own, in another process."""

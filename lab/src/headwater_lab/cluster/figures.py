@@ -49,13 +49,14 @@ FIGURES: Final = {
 class Findings:
     """`spread`: half the distance between the least and the greatest ratio of single rounds, where there are rounds."""
 
-    def __init__(self) -> None:
+    def __init__(self, figures: Mapping[str, Figure] = FIGURES) -> None:
+        self._figures = figures
         self.values: dict[str, float] = {}
         self.spreads: dict[str, float] = {}
         self.outcomes: list[ContestOutcome] = []
 
     def add(self, name: str, value: float, spread: float = 0.0) -> None:
-        assert name in FIGURES
+        assert name in self._figures
         self.values[name] = value
         self.spreads[name] = spread
 
@@ -64,9 +65,9 @@ class Findings:
 
     def missed(self) -> list[str]:
         return [
-            f"{name} is {number(value)} ± {number(self.spreads[name])}, asked is {FIGURES[name].asked}"
+            f"{name} is {number(value)} ± {number(self.spreads[name])}, asked is {self._figures[name].asked}"
             for name, value in self.values.items()
-            if not FIGURES[name].is_met(value)
+            if not self._figures[name].is_met(value)
         ]
 
     def wrong(self) -> list[str]:
@@ -79,7 +80,7 @@ class Findings:
         ]
 
     def records(self) -> list[results.Record]:
-        return [results.record(name, None, value, FIGURES[name].unit) for name, value in self.values.items()]
+        return [results.record(name, None, value, self._figures[name].unit) for name, value in self.values.items()]
 
     def details(self, machine: Mapping[str, str]) -> list[results.Record]:
         """More of them: what each arrangement had, the spreads, and the machine."""
@@ -96,7 +97,7 @@ class Findings:
 
     def markdown(self, machine: Mapping[str, str]) -> str:
         rows = [
-            [FIGURES[name].what, f"`{name}`", FIGURES[name].asked, self._shown(name, value)]
+            [self._figures[name].what, f"`{name}`", self._figures[name].asked, self._shown(name, value)]
             for name, value in self.values.items()
         ]
         arranged = [

@@ -27,6 +27,7 @@ from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
 from headwater.node.delivery.figures import see_store
 from headwater.node.operations.seen import Lag, Seen, see
+from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.plane.channel import Channel
 from headwater.node.protocol.group_view import GroupView, views_in_steps
 from headwater.node.protocol.statistics import Statistics
@@ -46,7 +47,7 @@ LOOKS: Final = 20
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 OPERATIONS: Final = frozenset(
     [
-        *("statistics", "seen", "groups", "bridges", "advice", "use_dispatcher"),
+        *("statistics", "seen", "workers", "groups", "bridges", "advice", "use_dispatcher"),
         *("clients", "client", "kick", "sessions", "session", "end_session", "subscriptions"),
         *("bans", "ban", "lift_ban", "snapshot"),
         *("retained", "retained_message", "delete_retained", "publish"),
@@ -105,6 +106,10 @@ class Desk(ClusterDesk):
         """The first shared groups."""
         self._now()
         return await self._slices.made(_groups(self.broker))
+
+    def workers(self) -> list[WorkerSeen]:
+        """None: this process is all there is."""
+        return []
 
     def bridges(self) -> list[BridgeView]:
         return self.broker.bridges()

@@ -19,6 +19,7 @@ from headwater.node.admin.reach import Reach
 from headwater.node.admin.token import scheme
 from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
+from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
 from headwater.node.protocol.tracing import TooManyTraces
@@ -70,6 +71,13 @@ def as_json(page: bytes) -> Response:
 async def statistics(reach: TheReach) -> Statistics:
     """What the broker holds and has done."""
     found: Statistics = await reach.ask("statistics")
+    return found
+
+
+@routes.get("/workers")
+async def list_workers(reach: TheReach) -> list[WorkerSeen]:
+    """The processes that serve clients together; none: there is one process (docs/workers.md)."""
+    found: list[WorkerSeen] = await reach.ask("workers")
     return found
 
 

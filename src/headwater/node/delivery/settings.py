@@ -29,6 +29,11 @@ class StoreSettings(Settings):
         pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$",
         description="The store's name in positions (`id:number`), for ever once it has been made. Empty: a random one.",
     )
+    from_nodes: bool = Field(
+        default=True,
+        description="Whether messages that come from other nodes of a cluster are stored here, too. If no node does, "
+        "each message is in one store: that of the node at which it was published.",
+    )
     time_paths: list[str] = Field(
         default=["ts", "date"],
         description="Where in a payload of JSON the time of measurement is, such as `ts` or `data.time`; the first "

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headwater.disk.errors import StorageError
+from headwater.node.admin.reach import BrokerStopped
 from headwater.node.protocol.tracing import TooManyTraces
 from headwater.store.rest.gate import Refused, Unauthorized
 from headwater.store.store import PositionGone, UnknownReader
@@ -20,6 +21,7 @@ _BY_TEXT: Final[dict[str, Callable[[str], Exception]]] = {
     "value": ValueError,
     "reader": UnknownReader,
     "traces": lambda text: TooManyTraces(),
+    "stopped": lambda text: BrokerStopped(),
     "failed": NodeFailed,
 }
 
@@ -30,7 +32,8 @@ def told(error: Exception) -> list[Any] | None:
         return ["refused", error.status, error.error, error.detail, error.more]
     if isinstance(error, PositionGone):
         return ["gone", error.asked, error.first]
-    for kind, made in (("storage", StorageError), ("reader", UnknownReader), ("traces", TooManyTraces)):
+    kinds = (("storage", StorageError), ("reader", UnknownReader), ("traces", TooManyTraces))
+    for kind, made in (*kinds, ("stopped", BrokerStopped)):
         if isinstance(error, made):
             return [kind, str(error)]
     return ["value", str(error)] if isinstance(error, ValueError) else None

@@ -15,12 +15,12 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headwater.node.admin import desk as admin
 from headwater.node.admin.secret import hash_of, read_token
 from headwater.node.broker import Broker
-from headwater.node.config import Admin
+from headwater.node.config import Admin, Config
 from headwater.node.delivery import desk as delivery
 from headwater.node.delivery.gate import BrokerGate
 from headwater.node.delivery.listening import context_of, listen_for_rest, read_rest_token, rest_url
@@ -60,18 +60,31 @@ PORTION: Final = 64 << 10
 """Bytes of a body beside its payload."""
 
 
+class AnyDesk(Protocol):
+    """Where the admin API's operations are done; each is a method, or a coroutine, of its name."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def leave(self) -> None: ...
+    def is_ready(self) -> bool: ...
+
+
 class HttpProcess:
     """REST and the admin API of a broker that has started, as its settings say. Stop it before the broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker | None, desk: AnyDesk | None = None, config: Config | None = None) -> None:
+        """Without a broker, of several processes (node/workers): they have the admin API of this desk together."""
         self._broker = broker
-        self._config = broker.config
+        if broker is not None:
+            config, desk = broker.config, admin.Desk(broker)
+        assert config is not None and desk is not None
+        self._config = config
+        self._desk = desk
         self._state = SharedState()
         self._bell = Bell()
         self._admin: list[socket.socket] = []
         self._rest: list[socket.socket] = []
         self._store: DiskStore | None = None
-        self._desk = admin.Desk(broker)
         self._rest_desk: delivery.RestDesk | None = None
         self._questions: dict[str, Asked] = {}
         self._level = logging.getLogger().level
@@ -97,25 +110,26 @@ class HttpProcess:
         `filename` says where it could not, ConfigError and CertificateError."""
         config = self._config
         try:
-            if config.rest.enabled:
-                self._prepare_rest()
+            if config.rest.enabled and self._broker is not None:
+                self._prepare_rest(self._broker)
             if config.admin.enabled:
                 self._prepare_admin()
         except BaseException:
             self._close()
             raise
         self._look_again()
-        self._broker.server.access.changed = self._look
+        if self._broker is not None:
+            self._broker.server.access.changed = self._look
         self._supervising = asyncio.get_running_loop().create_task(self._supervise())
 
-    def _prepare_rest(self) -> None:
+    def _prepare_rest(self, broker: Broker) -> None:
         from headwater.store.disk_store import DiskStore  # an admin API alone does without its libraries
 
-        settings, store = self._config.rest, self._broker.store
+        settings, store = self._config.rest, broker.store
         if not isinstance(store, DiskStore):
             raise ConfigError("REST in a process of its own needs a delivery store on disk")
         self._store = store
-        gate = BrokerGate(self._broker, settings, read_rest_token(settings))
+        gate = BrokerGate(broker, settings, read_rest_token(settings))
         context_of(settings)  # what is wrong with a certificate is said at the start
         self._rest = listen_for_rest(settings)
         self._rest_desk = delivery.RestDesk(gate, store, self._synced)
@@ -154,7 +168,8 @@ class HttpProcess:
     def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._broker.server.access.changed = _nothing
+        if self._broker is not None:
+            self._broker.server.access.changed = _nothing
         if self._rest_desk is not None and self._store is not None:
             self._store.unwatch(self._stored)
         close_all([*self._rest, *self._admin])
@@ -192,10 +207,11 @@ class HttpProcess:
 
     def _look(self) -> None:
         broker = self._broker
-        self._state[GENERATION] = broker.server.access.generation
-        self._state[BANS] = broker.server.access.bans.changes
         self._state[READY] = self._desk.is_ready()
-        self._state[LARGEST] = broker.config.max_payload_size or broker.config.max_packet_size
+        if broker is not None:
+            self._state[GENERATION] = broker.server.access.generation
+            self._state[BANS] = broker.server.access.bans.changes
+            self._state[LARGEST] = broker.config.max_payload_size or broker.config.max_packet_size
         if self._link is not None:
             self._link.frames.largest = self._largest()
             if self._level != logging.getLogger().level:

@@ -297,7 +297,7 @@ class Links(Source):
         if fanouts is None:
             own = self.server.hot.own_fanouts
             fanouts = self._fanouts[came_from] = Fanouts(own.local)
-            fanouts.store = own.store
+            fanouts.store = own.store if self.server.config.store.from_nodes else None
             fanouts.max_topic_length = own.max_topic_length
             fanouts.max_topic_levels = own.max_topic_levels
             fanouts.remote = _Others(self, node) if self.relays else None

@@ -331,6 +331,7 @@ class Receiving:
             self._wait_for_room(first_byte, body)
             return
         server.stats.messages_received += 1
+        server.stats.received += 1
         if packet.qos and packet.properties is not None and packet.properties.message_expiry_interval == 0:
             return  # its time was over when it was sent
         server.publishing.take_from_node(message_of(packet, self._channel.client_id, server.hot.now))

@@ -25,6 +25,7 @@ from headwater.node.settings import ConfigError
 from headwater.node.transports.contexts import CertificateError
 from headwater.node.transports.settings import ListenerSettings, TlsSettings
 from headwater.node.transports.sockets import address_text, close_all, listen_tcp, listen_unix
+from headwater.node.workers.parts import check_workers, name_of
 
 ADMIN_NEEDS: Final = ("fastapi", "uvicorn", "prometheus_client")
 STORE_NEEDS: Final = ("rocksdict", "numpy", "orjson", "zstandard")
@@ -55,11 +56,13 @@ def problems(config: Config, *, is_running: bool = False) -> list[str]:
 def _checks(config: Config, is_running: bool) -> Iterator[Callable[[], object]]:
     yield partial(check_needs, config)
     yield partial(check_cluster, config.cluster)
+    yield partial(check_workers, config)
     yield partial(_check_logs, config)
     yield from _files(config)
     if not is_running:
         yield from _places(config)
-        yield partial(_check_data, config)
+        for part in _parts(config):
+            yield partial(_check_data, part)
 
 
 # ---- libraries ---------------------------------------------------------------------------------------------------
@@ -175,8 +178,9 @@ def _places(config: Config) -> Iterator[Callable[[], object]]:
     closing: list[Callable[[], None]] = []
     for settings in listener_settings(config):
         yield partial(_open_listener, settings, closing)
-    if config.rest.enabled:
-        yield partial(_open, config.rest.host, config.rest.port, "http", "for REST (rest.host, rest.port)", closing)
+    for number in range(config.workers if config.rest.enabled else 0):
+        port = config.rest.port and config.rest.port + number
+        yield partial(_open, config.rest.host, port, "http", "for REST (rest.host, rest.port)", closing)
     if config.admin.enabled:
         what = "for the admin API (admin.host, admin.port)"
         yield partial(_open, config.admin.host, config.admin.port, "http", what, closing)
@@ -217,6 +221,15 @@ def _open_cluster(cluster: ClusterSettings, closing: list[Callable[[], None]]) -
 
 
 # ---- the data folder ---------------------------------------------------------------------------------------------
+
+
+def _parts(config: Config) -> list[Config]:
+    """With the data folder of each worker."""
+    data = Path(config.data_dir)
+    if config.workers == 1 or not config.data_dir or not data.is_dir():
+        return [config]
+    folders = [str(data / name_of(number)) for number in range(config.workers)]
+    return [config.model_copy(update={"data_dir": folder}) for folder in folders]
 
 
 def _check_data(config: Config) -> None:

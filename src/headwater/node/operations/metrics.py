@@ -24,6 +24,7 @@ from headwater.node.delivery.figures import StoreSeen, see_store
 from headwater.node.links.figures import ClusterSeen, LinkSeen
 from headwater.node.metric import metrics_of
 from headwater.node.operations.seen import LAG_BUCKETS, LagSeen, Seen, see
+from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
 
@@ -52,6 +53,7 @@ class BrokerCollector(Collector):
         yield from families(AdviceSeen, [now.advice])
         yield from families(ClusterSeen, [now.cluster])
         yield from families(LinkSeen, [] if now.cluster is None else now.cluster.links, "peer")
+        yield from families(WorkerSeen, now.workers, "worker")
         yield from families(Seen, [now])
         yield _build(self._build)
         if now.lag is not None:

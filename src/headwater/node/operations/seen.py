@@ -19,6 +19,7 @@ from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen
 from headwater.node.links.figures import ClusterSeen, see_cluster
 from headwater.node.metric import gauge
+from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
 
@@ -50,6 +51,8 @@ class Seen:
     timers: int = gauge("Deadlines that are waited for.")
     memory_blocks: int = gauge("Blocks of memory that Python has in use.")
     cluster: ClusterSeen | None = None
+    workers: list[WorkerSeen] = field(default_factory=list)
+    """None: this process is all there is."""
 
 
 def see(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -87,6 +87,20 @@ class GroupView:
 def view_groups(server: Server, most_members: int | None = None) -> list[GroupView]:
     """All groups, each with its members or the first of them."""
     return [_view(server, group, most_members) for group in server.router.groups.all()]
+
+
+def merged_groups(groups: Sequence[GroupView]) -> list[GroupView]:
+    """Parts of a group that several processes of one node have (node/workers) are one."""
+    found: dict[str, GroupView] = {}
+    for group in groups:
+        other = found.get(group.name)
+        if other is None:
+            found[group.name] = group
+        else:
+            members = [*other.members, *group.members]
+            sent, waiting = other.sent + group.sent, other.waiting + group.waiting
+            found[group.name] = GroupView(group.name, other.dispatcher, sent, waiting, members)
+    return list(found.values())
 
 
 def views_in_steps(server: Server, most: int) -> Iterator[GroupView | None]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from headwater.node.protocol.server import Server
-from headwater.node.protocol.sys_topics import SysTopics
+from headwater.node.protocol.sys_topics import Others, SysTopics
 
 HOUSEKEEPING: Final = 5.0
 """Seconds between looks for retained messages that expired."""
 
 
 class Housekeeping:
-    def __init__(self, server: Server, started_at: float) -> None:
+    def __init__(self, server: Server, started_at: float, others: Others) -> None:
         self._server = server
-        self._sys = SysTopics(server, started_at)
+        self._sys = SysTopics(server, started_at, others)
 
     def start(self) -> None:
         """Until the server's timers are cleared."""

@@ -30,7 +30,7 @@ else:
 class Statistics(_Copy):
     """A copy of the counters, and what is read from the parts of a server. A figure of a part is one line here."""
 
-    uptime: float = gauge("Seconds since the broker started.", name="uptime_seconds", default=0.0)
+    uptime: float = gauge("Seconds since the broker started.", name="uptime_seconds", default=0.0, together="most")
     connections: int = gauge(
         "Clients connected now.",
         lambda server: server.attaching.connected,
@@ -57,6 +57,7 @@ class Statistics(_Copy):
         lambda server: len(server.router.retained),
         name="retained_messages",
         topics=("retained messages/count",),
+        together="most",
         in_top=True,
     )
     queued: int = gauge(
@@ -101,6 +102,7 @@ class Statistics(_Copy):
         "Bytes that are free on the disk of the data folder.",
         lambda server: 0 if server.room is None else server.room.seen,
         name="disk_free_bytes",
+        together="least",
         topics=("disk/free",),
         has_topics=has_disk,
     )
@@ -108,6 +110,7 @@ class Statistics(_Copy):
         "Bytes of it below which publishers are paused.",
         lambda server: 0 if server.room is None else server.room.reserve,
         name="disk_reserve_bytes",
+        together="most",
         topics=("disk/reserve",),
         has_topics=has_disk,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -17,8 +17,8 @@ from headwater import __version__
 from headwater.message import Message
 from headwater.node.advice.figures import AdviceSeen, see_advice
 from headwater.node.delivery.figures import StoreSeen
-from headwater.node.metric import Metric, metrics_of
-from headwater.node.protocol.group_view import GroupView, view_groups
+from headwater.node.metric import Metric, added, metrics_of, read_all
+from headwater.node.protocol.group_view import GroupView, merged_groups, view_groups
 from headwater.node.protocol.statistics import Statistics, statistics_of
 
 if TYPE_CHECKING:
@@ -30,9 +30,21 @@ MOST_MEMBERS = 100
 MINUTES = (1, 5, 15)
 
 
+@dataclass
+class Others:
+    """What other processes of the same node have counted (node/workers)."""
+
+    statistics: Statistics | None = None
+    store: StoreSeen | None = None
+    groups: list[GroupView] = field(default_factory=list)
+    without: Callable[[Statistics], Statistics] | None = None
+    """Takes what came from them off the figures of this process: they have counted it."""
+
+
 class SysTopics:
-    def __init__(self, server: Server, started_at: float) -> None:
+    def __init__(self, server: Server, started_at: float, others: Others | None = None) -> None:
         self._server = server
+        self._others = others or Others()
         self._started_at = started_at
         self._last: Statistics | None = None
         self._last_at = started_at
@@ -41,10 +53,16 @@ class SysTopics:
 
     def publish(self, now: float) -> None:
         """Publish every figure that changed, retained."""
+        others = self._others
         statistics = statistics_of(self._server, now - self._started_at)
+        if others.without is not None:
+            statistics = others.without(statistics)
+        if others.statistics is not None:
+            statistics = added([statistics, others.statistics])
         self._server.hooks.tell("sys_info_tick", statistics)
         figures = self._figures(statistics, now)
-        figures.update(_group_figures(view_groups(self._server, MOST_MEMBERS)[:MOST_GROUPS]))
+        groups = merged_groups([*view_groups(self._server, MOST_MEMBERS)[:MOST_GROUPS], *others.groups])
+        figures.update(_group_figures(groups[:MOST_GROUPS]))
         for name in self._shown.keys() - figures.keys():
             figures[name] = ""  # a group or member that is there no longer
         for name, text in figures.items():
@@ -66,7 +84,7 @@ class SysTopics:
             "messages/stored": waiting,
             "store/messages/count": waiting,
             **_topics(Statistics, self._server, lambda field, metric: getattr(now, field)),
-            **_store_figures(self._server),
+            **_store_figures(self._server, self._others.store),
             **_advice_figures(self._server),
             **self._loads(now, time),
         }
@@ -76,12 +94,12 @@ class SysTopics:
         last = self._last or Statistics()
         self._last, self._last_at = now, time
         shown = {}
-        for field, metric in metrics_of(Statistics).items():
+        for name, metric in metrics_of(Statistics).items():
             if not metric.loads:
                 continue
-            per_minute = (getattr(now, field) - getattr(last, field)) * 60 / elapsed if elapsed > 0 else 0.0
-            for name, minutes in product(metric.loads, MINUTES):
-                key = f"load/{name}/{minutes}min"
+            per_minute = (getattr(now, name) - getattr(last, name)) * 60 / elapsed if elapsed > 0 else 0.0
+            for load, minutes in product(metric.loads, MINUTES):
+                key = f"load/{load}/{minutes}min"
                 weight = math.exp(-elapsed / (60 * minutes))
                 average = per_minute + weight * (self._averages.get(key, 0.0) - per_minute)
                 self._averages[key] = average
@@ -92,19 +110,22 @@ class SysTopics:
 def _topics(kind: type, server: Server, read: Callable[[str, Metric], Any]) -> dict[str, str]:
     """Those that the metrics of `kind` have, with what `read` gives for each: only these are read. Truth is 1 or 0."""
     figures: dict[str, str] = {}
-    for field, metric in metrics_of(kind).items():
+    for name, metric in metrics_of(kind).items():
         if metric.topics and (metric.has_topics is None or metric.has_topics(server)):
-            value = read(field, metric)
+            value = read(name, metric)
             parts = value if metric.labels and isinstance(value, dict) else {"": value}
             figures |= {topic.format(key): str(+part) for key, part in parts.items() for topic in metric.topics}
     return figures
 
 
-def _store_figures(server: Server) -> dict[str, str]:
+def _store_figures(server: Server, others: StoreSeen | None) -> dict[str, str]:
     """Of the delivery store, if there is one."""
     coordinator = server.coordinator
     if coordinator is None:
         return {}
+    if others is not None:
+        seen = added([StoreSeen(**read_all(StoreSeen, coordinator)), others])
+        return _topics(StoreSeen, server, lambda field, _: getattr(seen, field))
     return _topics(StoreSeen, server, lambda _, metric: metric.read and metric.read(coordinator))
 
 

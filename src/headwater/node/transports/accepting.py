@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from collections.abc import Mapping
 from functools import partial
 
 from headwater.node.config import Config
@@ -16,6 +17,7 @@ from headwater.node.protocol.server import Server
 from headwater.node.transports.handshakes import Handshaking
 from headwater.node.transports.listener import Listener
 from headwater.node.transports.settings import ListenerSettings
+from headwater.node.transports.sockets import BACKLOG
 
 log = logging.getLogger("headwater.broker")
 
@@ -30,12 +32,12 @@ def listener_settings(config: Config) -> list[ListenerSettings]:
     return [ListenerSettings(host=config.host, port=config.port), *config.listeners]
 
 
-def open_listeners(config: Config) -> list[Listener]:
-    """All of them or none. Raises OSError, CertificateError."""
+def open_listeners(config: Config, handed: Mapping[str, int] | None = None) -> list[Listener]:
+    """All of them or none. Raises OSError, CertificateError. `handed`: as for `Listener.open`."""
     listeners = [Listener(settings) for settings in listener_settings(config)]
     for number, listener in enumerate(listeners):
         try:
-            listener.open()
+            listener.open(handed)
         except OSError:
             for other in listeners[:number]:
                 other.close()
@@ -60,6 +62,7 @@ class Accepting:
             listener.begin_step = None if self.handshaking is None else self.handshaking.begin
             listener.located = server.strangers.moved
             for each in listener.sockets:
+                each.listen(BACKLOG)  # those that are shared with other processes get their part from now on
                 if not listener.settings.unix:
                     addresses.append(each.getsockname()[:2])
                 self._listen(listener, each)

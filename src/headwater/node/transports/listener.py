@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -44,6 +44,7 @@ class Listener(Entrance):
         self.allow_empty_client_id = settings.allow_empty_client_id
         self.username_as_client_id = settings.username_as_client_id
         self.sockets: list[socket.socket] = []
+        self._is_handed = False
         self.watch: Watch | None = None
         self.begin_step: Callable[[Tls], bool] | None = None
         """Where steps of TLS handshakes are done, if not here."""
@@ -92,20 +93,28 @@ class Listener(Entrance):
         context = None if tls is None else make_context(tls, self.settings.protocol)
         return partial(setattr, self, "context", context)
 
-    def open(self) -> None:
-        """Raises OSError, whose `filename` says where it could not listen."""
+    def open(self, handed: Mapping[str, int] | None = None) -> None:
+        """Raises OSError, whose `filename` says where it could not listen. `handed`: other processes listen there, too
+        (node/workers); these are the descriptors of Unix sockets, by their paths."""
         settings = self.settings
         try:
-            if settings.unix:
+            if settings.unix and handed is not None:
+                self.sockets = [socket.socket(fileno=handed[settings.unix])]
+                self._is_handed = True
+            elif settings.unix:
                 self.sockets = [listen_unix(settings.unix, settings.unix_mode)]
             else:
-                self.sockets = listen_tcp(settings.host, settings.port or 0)
+                self.sockets = listen_tcp(settings.host, settings.port or 0, is_shared=handed is not None)
         except OSError as error:
             error.filename = str(self)
             raise
 
     def close(self) -> None:
-        close_all(self.sockets)
+        if self._is_handed:  # its file is not ours to remove
+            for each in self.sockets:
+                each.close()
+        else:
+            close_all(self.sockets)
         self.sockets = []
 
     def address_of(self, peer: object) -> tuple[str, bool]:

@@ -23,8 +23,11 @@ def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def listen_tcp(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets on all addresses of a host, on one port. "localhost" or "*" without IPv6 is no error."""
+def listen_tcp(host: str, port: int, *, is_shared: bool = False) -> list[socket.socket]:
+    """Listening sockets on all addresses of a host, on one port. "localhost" or "*" without IPv6 is no error.
+
+    `is_shared`: other processes of the node listen there, too, and the system spreads connections over all who listen
+    (SO_REUSEPORT); the sockets are bound only, and get their part from `listen` on."""
     sockets: list[socket.socket] = []
     failed: OSError | None = None
     for family, kind, protocol, _, found in _addresses(host, port):
@@ -35,11 +38,14 @@ def listen_tcp(host: str, port: int) -> list[socket.socket]:
             listener = socket.socket(family, kind, protocol)
             try:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if is_shared:
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 if family == socket.AF_INET6 and host != "::":
                     listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
                 listener.bind(address)
-                listener.listen(BACKLOG)
+                if not is_shared:
+                    listener.listen(BACKLOG)
             except OSError:
                 listener.close()
                 raise
