@@ -214,6 +214,8 @@ class Sessions(Service):
         if grant.is_clean:
             session.clean_time = stamp.time
         self._tell_soon(_held(session))
+        if self.server.wills is not None:
+            self.server.wills.elsewhere(session.client_id, stamp.time)
         if grant.olds:
             log.info(
                 "the session of %.200r is at node %s, which is not linked: it begins anew here",
@@ -482,8 +484,11 @@ class Sessions(Service):
 
     def _told(self, node: str, holds: Holds) -> None:
         """Of a session that is here as well, whoever has the later claim gets the other one."""
+        wills = self.server.wills
         for held in holds.sessions:
             self.holders.tell(held)
+            if wills is not None:
+                wills.elsewhere(held.client_id, held.stamp.time)
             if held.stamp.node != node:
                 continue
             claim = self._claims.get(held.client_id)
