@@ -198,6 +198,18 @@ def test_a_will_waits_for_the_lease_of_a_deputy_that_is_away() -> None:
     assert world.published == {b"1": 1}
 
 
+def test_a_deputy_that_was_given_up_is_not_asked_after_a_kill() -> None:
+    world = World(("a", "b"))
+    world.connect("a", "x", b"1")
+    world.settle()
+    world.kill("b")
+    world.later(60)
+    assert world.deputy("x") == ""
+    world.kill("a")
+    world.restart("a")
+    assert world.published == {b"1": 1}
+
+
 def test_a_deputy_that_was_appointed_later_publishes() -> None:
     world = World()
     world.connect("a", "x", b"1")

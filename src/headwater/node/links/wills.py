@@ -281,6 +281,8 @@ class Wills(Service):
                 self._publish(own)
             else:
                 own.session.will_deputy = ""
+                if self._server.journal is not None:
+                    self._server.journal.session_changed(own.session)
                 self._appoint(own)
 
     def beat(self, now: float) -> None:
