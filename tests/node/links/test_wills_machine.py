@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from headwater.session.connection import CONNECTED
 from tests.node.links.will_world import NAMES, World
 
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
@@ -16,7 +17,7 @@ PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
 class Wills(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world: World
         self.number = 0
         self.at: dict[str, tuple[str, bytes, int]] = {}
         """Node, will and delay of the clients that are connected."""
@@ -26,9 +27,9 @@ class Wills(RuleBasedStateMachine):
         self.must_not_be: set[bytes] = set()
         """Wills that were dropped while nothing was wrong."""
 
-    @initialize()
-    def begin(self) -> None:
-        pass
+    @initialize(sessions=st.booleans())
+    def begin(self, sessions: bool) -> None:
+        self.world = World(sessions=sessions)
 
     def _is_well(self) -> bool:
         world = self.world
@@ -36,6 +37,11 @@ class Wills(RuleBasedStateMachine):
 
     def _running(self) -> list[str]:
         return [name for name in NAMES if self.world.runs(name)]
+
+    def _is_connected(self, client_id: str, name: str, payload: bytes, delay: int) -> None:
+        """Unless it waits for other nodes, to be asked for its session: then its will may be set later, or never."""
+        if self.world.clients[client_id].channel.state == CONNECTED:
+            self.at[client_id] = (name, payload, delay)
 
     # ---- clients ---------------------------------------------------------------------------------------------------
 
@@ -46,12 +52,11 @@ class Wills(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self._running()))
         client_id, payload = f"x{self.number}", b"%d" % self.number
         self.world.connect(name, client_id, payload, delay, expiry)
-        self.at[client_id] = (name, payload, min(delay, expiry))
-        # A kill may undo a connection whose CONNACK has not left: from then on its will is sure.
         if settles:
             self.world.settle()
         else:
-            self.world.sync()
+            self.world.sync()  # a kill may undo a connection whose CONNACK has not left
+        self._is_connected(client_id, name, payload, min(delay, expiry))
 
     @precondition(lambda self: any(self.world.runs(name) for name, _, _ in self.at.values()))
     @rule(data=st.data(), settles=st.booleans())
@@ -91,9 +96,9 @@ class Wills(RuleBasedStateMachine):
         self.number += 1
         self.has_to_be.discard(payload)
         self.world.connect(name, client_id, b"%d" % self.number)
-        self.at[client_id] = (name, b"%d" % self.number, 0)
         self.world.settle()
-        if is_well:
+        self._is_connected(client_id, name, b"%d" % self.number, 0)
+        if is_well and client_id in self.at:
             self.must_not_be.add(payload)
 
     # ---- faults ----------------------------------------------------------------------------------------------------
