@@ -161,6 +161,29 @@ def test_what_was_acknowledged_waits_for_a_node_that_was_killed(nodes: RunningNo
     until(lambda: a.spooled() == 0, a.said)
 
 
+def test_the_will_of_a_client_whose_node_was_killed_comes_once(nodes: RunningNodes, tmp_path: Path) -> None:
+    """From another node; the killed one knows of that when it is back."""
+    quick = ("--set", "cluster.will_after=1", "--set", "cluster.heartbeat=0.2", "--set", "cluster.patience=2")
+    a = nodes.start("--cluster", "demo", "--node", "a", "--data-dir", tmp_path / "a", *quick)
+    join = ("--join", f"localhost:{a.cluster_port}")
+    _, c = (
+        nodes.start("--cluster", "demo", "--node", name, "--data-dir", tmp_path / name, *join, *quick) for name in "bc"
+    )
+    nodes.agree()
+    will = ("--will-topic", "gone", "--will-payload", "x", "--will-qos", 1)
+    with Subscribed("-p", a.port, "-t", "gone", "-q", 1, "-C", 2) as watcher:
+        with Subscribed("-p", c.port, "-i", "x", "-t", "nothing", *will):
+            until(lambda: any(node.ask("status")["wills_kept"] for node in nodes.all), nodes.said)
+            c.end(signal.SIGKILL)
+        watcher.wait_for(b"received PUBLISH")
+        assert sum(node.ask("status")["wills_published"] for node in nodes.all if node is not c) == 1
+        c.start()
+        nodes.agree()
+        until(lambda: c.ask("status")["wills_held"] == 0, nodes.said)
+        pub("-p", c.port, "-t", "gone", "-m", "last", "-q", 1)
+        assert watcher.output() == b"x\nlast\n"
+
+
 def test_orders(nodes: RunningNodes) -> None:
     a = nodes.start("--cluster", "demo", "--node", "a")
     b = nodes.start("--cluster", "demo", "--node", "b")

@@ -47,6 +47,7 @@ OTHER: dict[str, Any] = {
     "cluster.link_buffer": 1 << 21,
     "cluster.heartbeat": 0.5,
     "cluster.patience": 50.0,
+    "cluster.will_after": 20.0,
     "cluster.secret": SecretStr(TOKEN),
     **dict.fromkeys(("cluster.tls.certificate", "cluster.tls.key", "cluster.tls.ca"), "other"),
 }

@@ -177,7 +177,7 @@ class Broker:
             server.disconnect(channel, SERVER_SHUTTING_DOWN)
         server.plane.wake()
         deadline = time.monotonic() + 2.0
-        while server.channels and time.monotonic() < deadline:
+        while (server.channels or server.has_wills_to_send()) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         for channel in list(server.channels):
             server.lost(channel)

@@ -70,6 +70,10 @@ class Session:
         self.will_delay = 0
         self.will_at = NEVER
         """When a will that waits is published."""
+        self.will_stamp = 0
+        """By which nodes of a cluster know the will (node/links/wills.py); 0: they do not."""
+        self.will_deputy = ""
+        """The node that publishes it if this one is killed."""
         self.counted = False
         """Whether it counts in what sessions keep (node/access/quotas.py), with `kept_bytes`."""
         self.kept_bytes = 0

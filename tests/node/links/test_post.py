@@ -12,9 +12,8 @@ from tests.node.persistence.durable import DurableBroker
 
 
 class Diary(Service):
-    name = "diary"
-
     def __init__(self) -> None:
+        self.name = "diary"  # not of the class: compiled code would not see it
         self.seen: list[tuple[str, bytes, bool]] = []
         self.told: list[tuple[str, str]] = []
         self.is_open = True

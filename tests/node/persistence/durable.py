@@ -108,8 +108,12 @@ class DurableBroker(MemoryBroker):
             settings = self.server.config.store
             coordinator = Coordinator(store, settings.filters, settings.max_pending, settings.max_topics)
             self.server.store_by(coordinator)
+        self.prepare()
         self.recovered: Recovered = recover(self.server, self.backend, self.journal)
         self.turn()
+
+    def prepare(self) -> None:
+        """Before what is on disk is recovered."""
 
     def step(self) -> bool:
         """The disk does one thing more; False: it has nothing to do."""

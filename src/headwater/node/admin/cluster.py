@@ -72,6 +72,10 @@ class ClusterView(BaseModel):
     repeated: int = Field(description="Messages that had come already, and were dropped.")
     stopped: int = Field(description="Messages that reached the hop limit.")
     holding: int = Field(description="SUBACKs that wait for other nodes.")
+    wills_published: int = Field(description="Wills that this node published for nodes that had gone.")
+    wills_held: int = Field(description="Wills that are due, and wait for their deputies.")
+    wills_kept: int = Field(description="Bytes of wills that are kept for other nodes.")
+    wills_refused: int = Field(description="Wills of other nodes for which there was no room.")
 
 
 class RouteView(BaseModel):

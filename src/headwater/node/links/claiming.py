@@ -138,6 +138,8 @@ class Claims:
         if grant.is_clean:
             session.clean_time = stamp.time
         self.holding.tell_soon(held_by(session))
+        if self.server.wills is not None:
+            self.server.wills.elsewhere(session.client_id, stamp.time)
         if grant.olds:
             log.info(
                 "the session of %.200r is at node %s, which is not linked: it begins anew here",

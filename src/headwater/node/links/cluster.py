@@ -30,6 +30,7 @@ from headwater.node.links.resolving import Resolver
 from headwater.node.links.seeking import Seeking
 from headwater.node.links.settings import SHORTEST_SECRET, ClusterSettings
 from headwater.node.links.view import ClusterView, RouteView
+from headwater.node.links.wills import Wills
 from headwater.node.settings import ConfigError
 from headwater.peering.methods.names import ANNOUNCEMENTS
 
@@ -62,6 +63,7 @@ class Cluster:
         self._contexts = None if settings.tls is None else LinkContexts(settings.tls)
         self._door = LinkDoor(server, settings, self._contexts, self._accepted)
         self._history = LinkHistory()
+        self._wills = Wills(server, settings)
         self._is_kept = True
 
     # ---- from start to stop --------------------------------------------------------------------------------------
@@ -82,6 +84,7 @@ class Cluster:
         for node in links.spooling.members:
             links.join(node, is_known=True)
         links.start()
+        self._wills.begin(links)
         self._seeking.begin()
         self._door.start()
         self._seeking.start()
@@ -102,7 +105,7 @@ class Cluster:
         links.objects = self._objection
         links.settled = self._door.settled
         self._gossiping, self._seeking, self._redialing = gossiping, seeking, redialing
-        self._observer = Observer(links, gossiping, redialing, history)
+        self._observer = Observer(links, gossiping, redialing, history, self._wills)
         self._links = links
 
     def serves_at(self, addresses: list[tuple[str, int]]) -> None:

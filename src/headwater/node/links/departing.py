@@ -74,7 +74,7 @@ class Departures:
         if session.expires_at != NEVER:
             remaining = max(1, int(session.expires_at - server.hot.now))
         server.ending.called_off(session)
-        server.access.quotas.set_will(session, None)
+        server.ending.discard_will(session)
         del server.sessions[session.client_id]
         leaving = self.leaving[move] = Leaving(self, session, move)
         self.moves.left[move] = leaving.to

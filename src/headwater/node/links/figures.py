@@ -97,13 +97,24 @@ class ClusterSeen:
     repeated: int = counter("Messages that had come already, and were dropped.", name="cluster_messages_repeated")
     stopped: int = counter("Messages that reached the hop limit.", name="cluster_messages_stopped")
     holding: int = gauge("SUBACKs that wait for other nodes.", name="cluster_subacks_held")
+    wills_published: int = counter(
+        "Wills that this node published for nodes that had gone.", name="cluster_wills_published"
+    )
+    wills_held: int = gauge("Wills that are due, and wait for their deputies.", name="cluster_wills_held")
+    wills_kept: int = gauge("Bytes of wills that are kept for other nodes.", name="cluster_wills_kept_bytes")
+    wills_refused: int = counter(
+        "Wills of other nodes for which there was no room: these publish them themselves.",
+        name="cluster_wills_refused",
+    )
     links: list[LinkSeen] = field(default_factory=list)
 
 
 def see_cluster(view: ClusterView) -> ClusterSeen:
     counts = Counter(each.state for each in view.nodes)
     nodes = {state: counts[state] for state in dict.fromkeys((*NODE_STATES, *counts))}
-    return ClusterSeen(nodes, view.repeated, view.stopped, view.holding, [_see_link(each) for each in view.links])
+    wills = (view.wills_published, view.wills_held, view.wills_kept, view.wills_refused)
+    links = [_see_link(each) for each in view.links]
+    return ClusterSeen(nodes, view.repeated, view.stopped, view.holding, *wills, links)
 
 
 def _see_link(link: LinkView) -> LinkSeen:

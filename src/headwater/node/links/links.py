@@ -206,6 +206,8 @@ class Links(Source):
     def leave(self) -> None:
         """For good: what this node's clients want is void for all others, and the other way round."""
         self.has_left = True
+        for service in self.post.services:
+            service.leaving()
         for link in list(self.up.values()):
             link.part()
         for node in list(self.spooling.ends):

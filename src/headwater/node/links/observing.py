@@ -9,15 +9,19 @@ from headwater.node.links.history import LinkHistory
 from headwater.node.links.links import Links
 from headwater.node.links.redialing import Redialing
 from headwater.node.links.view import ClusterView, LinkView, NodeView
+from headwater.node.links.wills import Wills
 from headwater.peering.membership.membership import MemberView
 
 
 class Observer:
-    def __init__(self, links: Links, gossiping: Gossiping, redialing: Redialing, history: LinkHistory) -> None:
+    def __init__(
+        self, links: Links, gossiping: Gossiping, redialing: Redialing, history: LinkHistory, wills: Wills
+    ) -> None:
         self._links = links
         self._gossiping = gossiping
         self._redialing = redialing
         self._history = history
+        self._wills = wills
 
     def view(self, address: str) -> ClusterView:
         """`address` is where others reach this node."""
@@ -34,6 +38,10 @@ class Observer:
             links.forwarding.repeated,
             links.forwarding.stopped,
             links.coordination.holding,
+            self._wills.copies.published,
+            self._wills.held,
+            self._wills.copies.size,
+            self._wills.copies.refused,
         )
 
     def _link_view(self, node: str, now: float) -> LinkView:

@@ -45,6 +45,9 @@ class Service:
     def forgotten(self, node: str) -> None:
         """It is no member any more: letters for it are void."""
 
+    def leaving(self) -> None:
+        """This node is about to leave the cluster for good."""
+
     def has_room(self, node: str, body: bytes) -> bool:
         """False: a letter has to wait, with all that comes behind it."""
         return True

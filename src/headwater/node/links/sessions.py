@@ -136,7 +136,10 @@ class Sessions(Service):
             self.claims.answered(node, message)
         elif isinstance(message, Holds):
             self.holding.told(node, message)
+            wills = self.server.wills
             for held in message.sessions:
+                if wills is not None:
+                    wills.elsewhere(held.client_id, held.stamp.time)
                 if held.stamp.node == node:
                     self.claims.told(node, held)
             if message.is_all:

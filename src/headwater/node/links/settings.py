@@ -107,6 +107,12 @@ class ClusterSettings(Settings):
     patience: float = Field(
         default=5.0, ge=0.2, le=600, description="Seconds without progress of a node after which its link is closed."
     )
+    will_after: float = Field(
+        default=10.0,
+        ge=0.2,
+        le=3600,
+        description="Seconds after which another node publishes the wills of the clients of a node that has gone.",
+    )
     secret: SecretStr = Field(
         default=SecretStr(""),
         description=f"What a node has to know to join, at least {SHORTEST_SECRET} characters; it is never sent.",

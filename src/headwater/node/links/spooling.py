@@ -5,6 +5,7 @@
     w <origin> 0 <boot> <number>  a part of the window of an origin, where messages are relayed
     k                             JSON: the other members, by node, with their addresses
     t <topic>                     the stamp of a retained message (retaining.py)
+    v <stamp>                     a will that is due (wills.py)
 
 Theory. One commit holds what a publisher sent, the blocks that other nodes are owed of it, what was applied of others'
 spools, and what followed from that. So after a crash nothing is owed that was not published, and what was applied is
@@ -241,15 +242,20 @@ class Spooling(Contributor):
 
     def stamps(self) -> list[tuple[str, bytes]]:
         """Of retained messages, as they were kept (retaining.py)."""
-        if self._journal is None:
-            return []
-        return [(key[1:].decode(), value) for key, value in self._journal.committer.scan(STAMPS)]
+        return [(key[1:].decode(), value) for key, value in self.kept(STAMPS)]
 
     def keep_stamp(self, topic: str, record: bytes | None) -> None:
         """In the commit that the message is part of; None: there is none any more."""
+        self.keep(STAMPS + topic.encode(), record)
+
+    def kept(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """What was there at the start."""
+        return [] if self._journal is None else list(self._journal.committer.scan(prefix))
+
+    def keep(self, key: bytes, record: bytes | None) -> None:
+        """In the next commit; None: it is deleted, and not put again in the same commit."""
         if self._journaled is None:
             return
-        key = STAMPS + topic.encode()
         if record is None:
             self._journaled.puts.pop(key, None)
             self._journaled.deletes.append(key)

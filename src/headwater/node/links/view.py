@@ -71,6 +71,14 @@ class ClusterView(NamedTuple):
     """Messages that reached the hop limit."""
     holding: int
     """SUBACKs that wait for other nodes."""
+    wills_published: int = 0
+    """Of clients of nodes that had gone."""
+    wills_held: int = 0
+    """That are due, and wait for their deputies."""
+    wills_kept: int = 0
+    """Bytes of wills that are kept for other nodes."""
+    wills_refused: int = 0
+    """Wills of other nodes for which there was no room."""
 
 
 class RouteView(NamedTuple):

@@ -3,7 +3,8 @@
 The order matters little, because the disk has the broker as it was at the end of some turn: sessions, their
 subscriptions, shared groups, then the deliveries in the order in which they came, then retained messages. The content
 of messages that wait stays on disk until its turn comes (`AWAY`). Clients that were connected are not any more: their
-sessions' time begins now, and so does the delay of their wills.
+sessions' time begins now, and so does the delay of their wills. In a cluster both begin when the links do (`WillGate`):
+another node may have published a will meanwhile.
 """
 
 from __future__ import annotations
@@ -105,7 +106,10 @@ class Recovery:
             self.left_out,
         )
         self.journal.next_number = self.highest + 1
-        self._go_on()
+        if self.server.wills is None:
+            self._go_on()
+        else:
+            self.server.wills.recovered(self._go_on)
         crash_point("after-recovery")
         return recovered
 
@@ -151,6 +155,8 @@ class Recovery:
             session.will = will_in(fields, self.offset)
             session.will_delay = fields["will_delay"]
             session.will_expiry = fields.get("will_expiry")
+            session.will_stamp = fields.get("will_stamp", 0)
+            session.will_deputy = fields.get("will_deputy", "")
         if "until" in fields:
             session.expires_at = fields["until"] - self.offset
         elif session.expiry_interval != FOR_EVER:

@@ -85,6 +85,7 @@ class Attaching:
         message = None if will is None else will_message(will, channel.client_id)
         if message is not None:
             message.user = channel.username
+        self.ending.discarded(session)
         self.access.quotas.set_will(session, message)
         if will is not None:
             session.will_expiry = None if will.properties is None else will.properties.message_expiry_interval
@@ -94,6 +95,8 @@ class Attaching:
         channel.session = session
         if core.gate is not None:
             core.gate.attached(channel, session)
+        if will is not None and core.wills is not None:
+            core.wills.set(session)
         if core.journal is not None:
             core.journal.attached(session)
         channel.state = CONNECTED
@@ -129,6 +132,7 @@ class Attaching:
             self.reporting.ended(session)
         if not with_will:
             self.access.quotas.set_will(session, None)
+            self.ending.discarded(session)
         if session.expiry_interval == 0:
             self.ending.remove(session)
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from secrets import token_hex
 from typing import Final
 
@@ -102,6 +103,39 @@ class SessionGate:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class WillGate:
+    """The wills of this node's clients, of which other nodes know (links/wills.py)."""
+
+    def recovered(self, go_on: Callable[[], None]) -> None:
+        """All that was on disk is here: `go_on` is called when other nodes can be asked for wills."""
+        raise NotImplementedError
+
+    def set(self, session: Session) -> None:
+        """Its connection has a will from now on."""
+        raise NotImplementedError
+
+    def discarded(self, session: Session) -> None:
+        """The will that it may have is void."""
+        raise NotImplementedError
+
+    def waits(self, session: Session) -> None:
+        """Its will waits until `will_at`."""
+        raise NotImplementedError
+
+    def holds(self, session: Session, will: Message) -> bool:
+        """A will is due. True: it is the gate's now, which has it published when no other node can (`Ending.send`)."""
+        raise NotImplementedError
+
+    def elsewhere(self, client_id: str, stamp: int) -> None:
+        """The client has connected somewhere, by a claim with this stamp (links/sessions.py)."""
+        raise NotImplementedError
+
+    def is_waiting(self) -> bool:
+        """Whether a will is due that the gate holds, and another node is being asked."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Core(Slow):
     def __init__(self, config: Config, hooks: Hooks) -> None:
         self.config = config
@@ -131,6 +165,7 @@ class Core(Slow):
         """The node that sent what is being published; "": a client of this one did."""
         self.moved: list[Session] = []
         """Sessions on disk that were leaving for another node when the process ended."""
+        self.wills: WillGate | None = None
         self.room: Room | None = None
         """That of the disk on which the journal is."""
 
@@ -138,6 +173,9 @@ class Core(Slow):
         """`with core.turn():` around what is done on the broker's loop and not by a packet: REST, the admin API,
         bridges, the program that embeds the broker."""
         return OutsideTurn(self)
+
+    def has_wills_to_send(self) -> bool:
+        return self.wills is not None and self.wills.is_waiting()
 
     def promise(self, channel: Channel) -> None:
         """What was written to the channel in this turn may go out only when all changes until now are on disk."""

@@ -11,7 +11,7 @@ from collections import deque
 from functools import partial
 from typing import Final
 
-from headwater.message import Delivery
+from headwater.message import Delivery, Message
 from headwater.node.access.access import Access
 from headwater.node.hooks import Refusal
 from headwater.node.plane.background import BackgroundTask
@@ -103,6 +103,8 @@ class Ending:
 
     def publish_will_at(self, session: Session, when: float) -> None:
         session.will_at = when
+        if self.core.wills is not None:
+            self.core.wills.waits(session)
         self.wills[session] = self.core.timers.at(when, partial(self.publish_will, session))
 
     def expire_at(self, session: Session, when: float) -> None:
@@ -133,9 +135,29 @@ class Ending:
         denied = self.admission.admit(publication)
         if denied is not None:
             log.debug("the will of %.200r to %.200r is dropped: %s", session.client_id, will.topic, denied.text)
-            return
+            self.discarded(session)
+        elif self.core.wills is None or not self.core.wills.holds(session, will):
+            self.send(will, session.client_id)
+
+    def send(self, will: Message, client_id: str) -> None:
+        """Publish a will that was admitted."""
         self.publishing.route(will, None)
-        self.core.hooks.tell("will_sent", will, session.client_id)
+        self.core.hooks.tell("will_sent", will, client_id)
+
+    def discard_will(self, session: Session) -> None:
+        """It is not to be published."""
+        timer = self.wills.pop(session, None)
+        if timer is not None:
+            self.core.timers.cancel(timer)
+        self.access.quotas.set_will(session, None)
+        self.discarded(session)
+        if self.core.journal is not None:
+            self.core.journal.session_changed(session)
+
+    def discarded(self, session: Session) -> None:
+        """Other nodes need not know its will any more."""
+        if self.core.wills is not None:
+            self.core.wills.discarded(session)
 
     def check_will(self, channel: Channel, will: Will) -> Refusal | None:
         """When it is set: as a PUBLISH of its client, as far as that cannot change until it is published."""
