@@ -167,18 +167,21 @@ def test_a_shared_group_has_members_at_all_nodes_and_outlives_one(nodes: Running
     b, c = (nodes.start("--cluster", "demo", "--node", name, "--data-dir", tmp_path / name, *join) for name in "bc")
     nodes.agree()
     group = ("-t", "$share/g/jobs/#", "-q", 1)
-    with Subscribed("-p", b.port, "-i", "one", *group, "-C", 10), Subscribed("-p", c.port, *group, "-C", 6) as other:
+    with (
+        Subscribed("-p", b.port, "-i", "one", *group, "-C", 10),
+        Subscribed("-p", c.port, "-i", "two", *group, "-C", 6) as other,
+    ):
         assert a.ask("routes", "jobs/1")["groups"] == {"$share/g/jobs/#": ["b", "c"]}
         [shown] = a.ask("groups")
         assert {each["node"]: each["online"] for each in shown["elsewhere"]} == {"b": 1, "c": 1}
         for number in range(4):
-            pub("-p", a.port, "-t", "jobs/1", "-m", number, "-q", 1)
+            pub("-p", a.port, "-i", "p", "-t", "jobs/1", "-m", number, "-q", 1)
         until(lambda: sum(each["sent"] for each in a.ask("groups")[0]["elsewhere"]) == 4, a.said)
         before = next(each["sent"] for each in a.ask("groups")[0]["elsewhere"] if each["node"] == "c")
         b.end(signal.SIGKILL)
         until(lambda: not a.ask("groups")[0]["elsewhere"][0]["is_linked"] or a.sees(2), a.said)
         for number in range(4, 10 - before):
-            pub("-p", a.port, "-t", "jobs/1", "-m", number, "-q", 1)
+            pub("-p", a.port, "-i", "p", "-t", "jobs/1", "-m", number, "-q", 1)
         got = sorted(map(int, other.output().decode().split()))
     assert got[before:] == list(range(4, 10 - before))
 

@@ -496,3 +496,28 @@ def test_members_that_are_away_get_nothing_that_others_can_take() -> None:
     publish(publisher, "t/x", b"2", 1)
     net.settle()
     assert got(other) == [b"1", b"2"]
+
+
+# ---- capacity, as in TELFOR 2020 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("heavy", [1, 4])
+def test_capacity_gives_each_subscriber_its_share_however_they_are_spread(heavy: int) -> None:
+    """Three brokers with 2, 6 and 12 of twenty subscribers, equal or the first of each four times as able: each gets a
+    message with the probability t_i / Σ t_i."""
+    net = trio({"shared_dispatcher": "capacity", "shared_weights": {"able-*": heavy}})
+    places = [0] * 2 + [1] * 6 + [2] * 12
+    able = {0, 2, 8}
+    members = [member(net, node, f"{'able' if at in able else 'm'}-{at}") for at, node in enumerate(places)]
+    publisher = net.nodes[0].client("p")
+    for number in range(3000):
+        publish(publisher, "t/x", b"x", 0)
+        if number % 20 == 0:
+            net.later(0.1)
+    net.settle()
+    shares = [len(client.messages()) for client in members]
+    assert sum(shares) == 3000
+    total = 17 + 3 * heavy
+    for at, share in enumerate(shares):
+        expected = 3000 * (heavy if at in able else 1) / total
+        assert abs(share - expected) < 5 * expected**0.5 + 10, shares
