@@ -482,6 +482,26 @@ def test_a_message_for_a_group_survives_a_crash_of_the_node_that_was_chosen() ->
     assert [(packet.payload, packet.dup) for packet in client.messages()] == [(b"1", True)]
 
 
+def test_after_a_restart_a_node_knows_whose_members_it_has_to_keep_messages_for() -> None:
+    net, origin, _ = durable_pair()
+    client = kept_member(net)
+    net.wires[0].cut()
+    broker = origin.crash()
+    again = Node("a", broker, boot=8)
+    publisher = again.client("p")
+    publish(publisher, "t/x", b"1", 1)
+    again.settle()
+    assert [packet.reason for packet in publisher.packets() if isinstance(packet, Puback)] == [0]
+    net = Net(again, net.nodes[1])
+    net.link(*net.nodes)
+    net.settle()
+    assert got(client) == [b"1"]
+    client.send(Unsubscribe(2, [GROUP]))
+    net.settle()
+    assert not groups(again)._spans
+    assert not groups(Node("a", broker.crash(), boot=9))._spans
+
+
 def test_members_that_are_away_get_nothing_that_others_can_take() -> None:
     net, _, _ = durable_pair()
     client = kept_member(net)

@@ -120,8 +120,8 @@ class Campaign:
         self.findings.compare("local5/lock-W2/cpu_ratio", outcome, "first of five", ONE)
 
     def topologies(self) -> None:
-        """Eight publishers spread over two nodes (Banno and Yoshizawa 2021): a subscriber of all at each (MLT-SGL), or one
-        group of two at each (MLT-SHD), beside the same clients at one node (SGL-…)."""
+        """Eight publishers spread over two nodes (Banno and Yoshizawa 2021): a subscriber of all at each (MLT-SGL), or
+        one group of two at each (MLT-SHD), beside the same clients at one node."""
         for name, clients in (("SGL", "--subscribers 2"), ("SHD", "--subscribers 4 --share workers")):
             options = f"--publishers 8 --topics 1 {clients} {TOPOLOGY_REGIMES['full', 1]}"
             case = Case(f"topology/MLT-{name}", f"MLT-{name}: eight publishers at two nodes", tuple(options.split()))
