@@ -184,6 +184,31 @@ def test_the_will_of_a_client_whose_node_was_killed_comes_once(nodes: RunningNod
         assert watcher.output() == b"x\nlast\n"
 
 
+def test_a_shared_group_has_members_at_all_nodes_and_outlives_one(nodes: RunningNodes, tmp_path: Path) -> None:
+    a = nodes.start("--cluster", "demo", "--node", "a", "--data-dir", tmp_path / "a")
+    join = ("--join", f"localhost:{a.cluster_port}")
+    b, c = (nodes.start("--cluster", "demo", "--node", name, "--data-dir", tmp_path / name, *join) for name in "bc")
+    nodes.agree()
+    group = ("-t", "$share/g/jobs/#", "-q", 1)
+    with (
+        Subscribed("-p", b.port, "-i", "one", *group, "-C", 10),
+        Subscribed("-p", c.port, "-i", "two", *group, "-C", 6) as other,
+    ):
+        assert a.ask("routes", "jobs/1")["groups"] == {"$share/g/jobs/#": ["b", "c"]}
+        [shown] = a.ask("groups")
+        assert {each["node"]: each["online"] for each in shown["elsewhere"]} == {"b": 1, "c": 1}
+        for number in range(4):
+            pub("-p", a.port, "-i", "p", "-t", "jobs/1", "-m", number, "-q", 1)
+        until(lambda: sum(each["sent"] for each in a.ask("groups")[0]["elsewhere"]) == 4, a.said)
+        before = next(each["sent"] for each in a.ask("groups")[0]["elsewhere"] if each["node"] == "c")
+        b.end(signal.SIGKILL)
+        until(lambda: not a.ask("groups")[0]["elsewhere"][0]["is_linked"] or a.sees(2), a.said)
+        for number in range(4, 10 - before):
+            pub("-p", a.port, "-i", "p", "-t", "jobs/1", "-m", number, "-q", 1)
+        got = sorted(map(int, other.output().decode().split()))
+    assert got[before:] == list(range(4, 10 - before))
+
+
 def test_orders(nodes: RunningNodes) -> None:
     a = nodes.start("--cluster", "demo", "--node", "a")
     b = nodes.start("--cluster", "demo", "--node", "b")

@@ -43,7 +43,7 @@ def test_nodes_and_links(api: Api, fake: FakeCluster) -> None:
 
 def test_routes_of_a_topic(api: Api) -> None:
     said = api.get("/v1/cluster/routes", params={"topic": "here/1"})
-    assert said == {"topic": "here/1", "local": True, "links": ["b"], "is_exact": True}
+    assert said == {"topic": "here/1", "local": True, "links": ["b"], "is_exact": True, "groups": {}}
     refused = api.call("GET", "/v1/cluster/routes", params={"topic": "here/#"})
     assert (refused.status_code, refused.json()["detail"]) == (400, "the topic name has a wildcard")
     assert api.call("GET", "/v1/cluster/routes").status_code == 422

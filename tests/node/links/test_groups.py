@@ -11,7 +11,15 @@ from headwater.node.config import Config
 from headwater.node.links.groups import SpanningGroups
 from headwater.peering.frames.frame import MalformedFrame, Publisher
 from headwater.peering.groups.notes import Entry, GroupState, Slot, decode_note, encode_note
-from headwater.wire.packets import Properties, Puback, Publish, Subscribe, SubscribeRequest, Unsubscribe
+from headwater.wire.packets import (
+    Connect,
+    Properties,
+    Puback,
+    Publish,
+    Subscribe,
+    SubscribeRequest,
+    Unsubscribe,
+)
 from tests.node.links.memory import ROOMY, Net, Node, peer_of, publish, subscribe
 from tests.node.links.test_receiving import message, run_of
 from tests.node.memory import Client, MemoryBroker
@@ -420,3 +428,116 @@ def test_what_is_told_is_read_again() -> None:
         Entry(9, "", 0, None),
     ]
     assert decode_note(encode_note(entries, 3)) == (entries, 3)
+
+
+# ---- crashes ---------------------------------------------------------------------------------------------------------
+
+
+def durable_pair() -> tuple[Net, DurableBroker, DurableBroker]:
+    """Two nodes with disks, the second with a member whose session is kept."""
+    brokers = [DurableBroker(config=Config(**ROOMY, cluster={"name": "test"})) for _ in "ab"]
+    net = Net(*[Node(name, broker) for name, broker in zip("ab", brokers, strict=True)])
+    net.link(*net.nodes)
+    net.settle()
+    return net, brokers[0], brokers[1]
+
+
+def kept_member(net: Net) -> Client:
+    client = Client(net.nodes[1].broker)
+    client.version = 5
+    client.send(Connect("m", 5, clean_start=False, properties=Properties(session_expiry_interval=1000)))
+    net.settle()  # CONNACK waits for the disk
+    client.send(Subscribe(1, [SubscribeRequest(GROUP, 1)]))
+    net.settle()
+    return client
+
+
+def test_a_message_for_a_group_survives_a_crash_where_it_was_published() -> None:
+    net, origin, _ = durable_pair()
+    client = kept_member(net)
+    publisher = net.nodes[0].client("p")
+    publish(publisher, "t/x", b"1", 1)
+    net.nodes[0].settle()
+    assert [type(packet) for packet in publisher.packets()] == [Puback]
+    again = Node("a", origin.crash(), boot=8)
+    net.wires[0].cut()
+    net = Net(again, net.nodes[1])
+    net.link(*net.nodes)
+    net.settle()
+    assert got(client) == [b"1"]
+
+
+def test_a_message_for_a_group_survives_a_crash_of_the_node_that_was_chosen() -> None:
+    net, _, chosen = durable_pair()
+    kept_member(net)
+    publish(net.nodes[0].client("p"), "t/x", b"1", 1)
+    net.settle()
+    assert net.nodes[0].links.spooling.ends["b"].spool.waiting == 0
+    net.wires[0].cut()
+    again = Node("b", chosen.crash(), boot=8)
+    net = Net(net.nodes[0], again)
+    net.link(*net.nodes)
+    net.settle()
+    client = kept_member(net)
+    assert [(packet.payload, packet.dup) for packet in client.messages()] == [(b"1", True)]
+
+
+def test_after_a_restart_a_node_knows_whose_members_it_has_to_keep_messages_for() -> None:
+    net, origin, _ = durable_pair()
+    client = kept_member(net)
+    net.wires[0].cut()
+    broker = origin.crash()
+    again = Node("a", broker, boot=8)
+    publisher = again.client("p")
+    publish(publisher, "t/x", b"1", 1)
+    again.settle()
+    assert [packet.reason for packet in publisher.packets() if isinstance(packet, Puback)] == [0]
+    net = Net(again, net.nodes[1])
+    net.link(*net.nodes)
+    net.settle()
+    assert got(client) == [b"1"]
+    client.send(Unsubscribe(2, [GROUP]))
+    net.settle()
+    assert not groups(again)._spans
+    assert not groups(Node("a", broker.crash(), boot=9))._spans
+
+
+def test_members_that_are_away_get_nothing_that_others_can_take() -> None:
+    net, _, _ = durable_pair()
+    client = kept_member(net)
+    client.lose()
+    net.settle()
+    publisher = net.nodes[0].client("p")
+    publish(publisher, "t/x", b"1", 1)
+    net.settle()
+    other = net.nodes[0].client("other")
+    other.send(Subscribe(1, [SubscribeRequest(GROUP, 1)]))
+    net.settle()
+    publish(publisher, "t/x", b"2", 1)
+    net.settle()
+    assert got(other) == [b"1", b"2"]
+
+
+# ---- capacity, as in TELFOR 2020 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("heavy", [1, 4])
+def test_capacity_gives_each_subscriber_its_share_however_they_are_spread(heavy: int) -> None:
+    """Three brokers with 2, 6 and 12 of twenty subscribers, equal or the first of each four times as able: each gets a
+    message with the probability t_i / Σ t_i."""
+    net = trio({"shared_dispatcher": "capacity", "shared_weights": {"able-*": heavy}})
+    places = [0] * 2 + [1] * 6 + [2] * 12
+    able = {0, 2, 8}
+    members = [member(net, node, f"{'able' if at in able else 'm'}-{at}") for at, node in enumerate(places)]
+    publisher = net.nodes[0].client("p")
+    for number in range(3000):
+        publish(publisher, "t/x", b"x", 0)
+        if number % 20 == 0:
+            net.later(0.1)
+    net.settle()
+    shares = [len(client.messages()) for client in members]
+    assert sum(shares) == 3000
+    total = 17 + 3 * heavy
+    for at, share in enumerate(shares):
+        expected = 3000 * (heavy if at in able else 1) / total
+        assert abs(share - expected) < 5 * expected**0.5 + 10, shares

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from headwater.node.links.groups import SpanningGroups
+from headwater.node.links.post import Service
 from headwater.node.links.telling import INTERVAL
 from headwater.peering.groups.notes import Entry, decode_note
 from headwater.wire.packets import Properties, Puback, Subscribe, SubscribeRequest
-from tests.node.links.memory import Net, publish
+from tests.node.links.memory import Net, publish, subscribe
 from tests.node.links.test_groups import GROUP, groups, member, trio
 from tests.node.memory import Client
 
 
-class Heard:
+class Heard(Service):
     """What node a hears of groups at b."""
+
+    name = SpanningGroups.name
 
     def __init__(self, net: Net) -> None:
         self.entries: list[Entry] = []
         self.notes = 0
-        service = groups(net.nodes[0])
-        received = service.received
+        self.service = groups(net.nodes[0])
+        net.nodes[0].links.post.add(self)  # instead of the one of that name
 
-        def listen(node: str, body: bytes, is_letter: bool) -> None:
-            if node == "b":
-                self.notes += 1
-                self.entries += decode_note(body)[0]
-            received(node, body, is_letter)
-
-        service.received = listen  # type: ignore[method-assign]
+    def received(self, node: str, body: bytes, is_letter: bool) -> None:
+        if node == "b":
+            self.notes += 1
+            self.entries += decode_note(body)[0]
+        self.service.received(node, body, is_letter)
 
     def take(self) -> list[Entry]:
         found, self.entries = self.entries, []
@@ -149,12 +151,14 @@ def test_many_groups_are_told_some_at_a_time() -> None:
 
 def test_whose_link_takes_nothing_hears_the_latest_later() -> None:
     net = trio(link_buffer=65536)
-    telling = groups(net.nodes[1]).telling
-    link = net.nodes[1].links.up["a"].channel
-    link.backlog_size = 65537
+    subscribe(net, net.nodes[0].client("s"), "big")
+    socket = net.wires[0].ends[1]
+    socket.room = 0
+    publish(net.nodes[1].client("p"), "big", bytes(100_000))
     member(net, 1, "m")
-    assert GROUP in telling.own
+    assert GROUP in groups(net.nodes[1]).telling.own
     assert GROUP not in groups(net.nodes[0])._spans
-    link.backlog_size = 0
+    socket.room = 1 << 60
+    net.nodes[1].server.plane._write(net.nodes[1].links.up["a"].channel)
     net.later(INTERVAL)
     assert GROUP in groups(net.nodes[0])._spans

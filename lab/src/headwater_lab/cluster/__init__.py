@@ -12,6 +12,8 @@ per delivered message, in interleaved rounds of one run; medians, and ratios of 
 - local5: five nodes, all clients at one of them, so that nothing crosses, against one node alone; beside it, the topics
   spread over the five, each topic's clients at one node, and the same over five nodes that are no cluster: what that
   costs more is five processes, with fewer packets at a time for each;
+- topology: eight publishers spread over two nodes, QoS 1, with a subscriber of everything at each (MLT-SGL) or one
+  shared group with two members at each (MLT-SHD), against the same clients at one node;
 - churn600: one of two nodes, at which all clients are, while 600 subscriptions with wildcards a second change at the
   other one, against the same two without;
 - bloom: messages and bytes of this method over those of `subscribe`, in memory.

@@ -24,6 +24,7 @@ from headwater_lab.load import LoadError, build
 from headwater_lab.options import figure_options
 from headwater_lab.report import update
 from headwater_lab.scenarios import REGIMES, WORKLOADS
+from headwater_lab.topologies import REGIMES as TOPOLOGY_REGIMES
 
 ONE: Final = "one node"
 METHODS: Final = ("flood", "subscribe", "bloom")
@@ -70,6 +71,7 @@ class Campaign:
         case = Case("cross2/qos1-sync", "from one node to another, QoS 1, disk to disk", tuple(QOS1.split()))
         self.cross("cross2/qos1-sync/cpu_ratio", case, SYNC)
         self.local()
+        self.topologies()
         self.churn()
         self.bloom()
 
@@ -116,6 +118,16 @@ class Campaign:
                 there["spread over five without a cluster"] = all_at(alone)
             outcome = self._found(self.course.run(_w2("local5", "lock", "nothing crosses"), there))
         self.findings.compare("local5/lock-W2/cpu_ratio", outcome, "first of five", ONE)
+
+    def topologies(self) -> None:
+        """Eight publishers spread over two nodes (Banno and Yoshizawa 2021): a subscriber of all at each (MLT-SGL), or
+        one group of two at each (MLT-SHD), beside the same clients at one node."""
+        for name, clients in (("SGL", "--subscribers 2"), ("SHD", "--subscribers 4 --share workers")):
+            options = f"--publishers 8 --topics 1 {clients} {TOPOLOGY_REGIMES['full', 1]}"
+            case = Case(f"topology/MLT-{name}", f"MLT-{name}: eight publishers at two nodes", tuple(options.split()))
+            with single(self.folder) as one, linked(2, self.folder) as two:
+                outcome = self._found(self.course.run(case, {ONE: all_at(one), "two nodes": all_at(two)}))
+            self.findings.compare(f"topology/MLT-{name}/cpu_ratio", outcome, "two nodes", ONE)
 
     def churn(self) -> None:
         case = _w2("churn600", "deep", "one of two nodes")

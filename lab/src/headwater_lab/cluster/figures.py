@@ -35,6 +35,8 @@ FIGURES: Final = {
     "cross2/deep-W2/cpu_ratio": Figure("CPU per message from one node to another, over one node", RATIO, "≤", 2.2),
     "cross2/lock-W2/cpu_ratio": Figure("the same, one message under way", RATIO, "≤", 2.2),
     "cross2/qos1-sync/cpu_ratio": Figure("the same, QoS 1 from disk to disk", RATIO),
+    "topology/MLT-SGL/cpu_ratio": Figure("eight publishers and a subscriber of all at each of two nodes", RATIO),
+    "topology/MLT-SHD/cpu_ratio": Figure("the same with one shared group of two at each", RATIO),
     "local5/lock-W2/cpu_ratio": Figure("all clients at one of five nodes, over one node alone", RATIO, "≤", 1.1),
     "churn600/deep-W2/cpu_ratio": Figure("600 changes a second at another node, over none", RATIO, "≤", 1.5),
     "bloom/messages_ratio": Figure("messages that cross by bloom, over subscribe", RATIO, "≤", 1.01),

@@ -429,7 +429,8 @@ def _groups(broker: Broker) -> Steps[bytes]:
         for begin in range(0, len(group.members), TOGETHER):
             members.append(to_json(group.members[begin : begin + TOGETHER])[1:-1])
             yield
-        head = {"name": group.name, "dispatcher": group.dispatcher, "sent": group.sent, "waiting": group.waiting}
+        head: dict[str, object] = {"name": group.name, "dispatcher": group.dispatcher}
+        head |= {"sent": group.sent, "waiting": group.waiting, "elsewhere": group.elsewhere}
         written.append(to_json(head)[:-1] + b',"members":[' + b",".join(members) + b"]}")
         yield
     return b"[" + b",".join(written) + b"]"

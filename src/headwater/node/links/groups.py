@@ -90,6 +90,9 @@ class SpanningGroups(Service):
         self.max_bytes = MAX_GROUPS_BYTES
 
     def start(self) -> None:
+        for node, name in self.outgoing.spooling.groups():
+            self._spanning(name).spread.remembered(node)
+            self._stale.setdefault(node, set()).add(name)
         for group in self.server.router.groups.all():
             if len(group) and not group.filter.startswith(NOT_FOR_NODES):
                 self.telling.added(group)
@@ -160,9 +163,7 @@ class SpanningGroups(Service):
                 raise MalformedFrame(f"group {entry.number} was not named")
         elif teller.names.get(entry.number) != name:
             self._take_name(node, teller, entry.number, name)
-        found = self._spans.get(name)
-        if found is None:
-            found = self._made(name)
+        found = self._spanning(name)
         found.spread.told(node, entry.state, entry.taken, self.server.hot.now)
         self._pump(found)
 
@@ -179,10 +180,17 @@ class SpanningGroups(Service):
             raise MalformedFrame("too many groups")
         teller.size += size
         teller.names[number] = name
-        self._stale.get(node, set()).discard(name)
+        stale = self._stale.get(node, set())
+        if name in stale:
+            stale.discard(name)
+        else:
+            self.outgoing.spooling.keep_group(node, name, True)
 
-    def _made(self, name: str) -> SpanningGroup:
+    def _spanning(self, name: str) -> SpanningGroup:
         """A group that has members elsewhere now."""
+        known = self._spans.get(name)
+        if known is not None:
+            return known
         server = self.server
         share, filter = split_shared(name)
         assert share is not None
@@ -205,6 +213,7 @@ class SpanningGroups(Service):
 
     def _gone(self, node: str, name: str) -> None:
         """The node has no members of the group any more."""
+        self.outgoing.spooling.keep_group(node, name, False)
         found = self._spans.get(name)
         if found is None:
             return

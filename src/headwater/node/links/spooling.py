@@ -45,6 +45,7 @@ APPLIED: Final = b"a"
 WINDOW: Final = b"w"
 MEMBERS: Final = b"k"
 STAMPS: Final = b"t"
+GROUPS: Final = b"o"
 CHUNKS: Final = windows.WINDOW // windows.CHUNK + 1
 """Parts of a window that are kept."""
 UNPROVEN: Final = 1 << 20
@@ -261,6 +262,25 @@ class Spooling(Contributor):
             self._journaled.deletes.append(key)
         else:
             self._journaled.puts[key] = record
+        self.touch()
+
+    def groups(self) -> list[tuple[str, str]]:
+        """Shared groups that other nodes had members of, as they were kept: node and name."""
+        if self._journal is None:
+            return []
+        found = [key[1:].decode().partition("\0") for key, _ in self._journal.committer.scan(GROUPS)]
+        return [(node, name) for node, _, name in found]
+
+    def keep_group(self, node: str, name: str, is_there: bool) -> None:
+        """For the next start: until that node is linked, what is published for its members has to be kept."""
+        if self._journaled is None:
+            return
+        key = GROUPS + node.encode() + b"\0" + name.encode()
+        if is_there:
+            self._journaled.puts[key] = b""
+        else:
+            self._journaled.puts.pop(key, None)
+            self._journaled.deletes.append(key)
         self.touch()
 
     def touch(self) -> None:

@@ -8,7 +8,7 @@
     m <number>            message          expiry, publisher, and a PUBLISH packet
     r <topic>             retained message, as m
     n                     the number of the last commit, where there is a delivery store (notes.py)
-    p, a, w, k, t, v      what a cluster keeps (links/spooling.py)
+    p, a, w, k, t, v, o   what a cluster keeps (links/spooling.py)
 
 Numbers are 8 bytes, big-endian, so that keys are in order. Times are of the wall clock: no other is the same after a
 restart. A message is kept as the packet that carries it, because the hot path has no other form of it.

@@ -161,6 +161,12 @@ class Spread:
         found.told(state, taken, self._typical, now)
         self._learn()
 
+    def remembered(self, node: str) -> None:
+        """It had members before this node's start, and has not told since."""
+        found = self.nodes[node] = GroupNode(node)
+        found.members = 1
+        self._all.append(found)
+
     def own_told(self, state: GroupState, now: float) -> None:
         self.told(self.own.node, state, self.own.sent, now)
 
