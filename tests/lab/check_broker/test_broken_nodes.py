@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from headwater.fleet.process import RunningBroker, free_port
 from headwater_lab.check_broker.connection import Target
 from headwater_lab.check_broker.judges.court import judge
 from headwater_lab.check_broker.promises import parse_promises
 from headwater_lab.check_broker.report import Report, text
 from headwater_lab.check_broker.run import Recorded, Settings, run
-from tests.brokers import free_port, wait_until_listening
 from tests.lab.check_broker.broken_node import BROKEN
 
 pytestmark = pytest.mark.slow
@@ -28,28 +27,21 @@ PROFILE, PROMISED = parse_promises("standard", 1)
 
 
 @contextlib.contextmanager
-def nodes(names: list[str]) -> Iterator[dict[str, int]]:
+def nodes(names: list[str], folder: Path) -> Iterator[dict[str, int]]:
     """As plain Python; the port of each."""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     ports = {name: free_port() for name in names}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.lab.check_broker.broken_node", name, str(port)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for name, port in ports.items()
-    ]
+    started: list[RunningBroker] = []
     try:
-        for process, port in zip(processes, ports.values(), strict=True):
-            wait_until_listening(process, port)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
+            patch.chdir(ROOT)
+            for name, port in ports.items():
+                words = [sys.executable, "-m", "tests.lab.check_broker.broken_node", name, str(port)]
+                started.append(RunningBroker(words, port, folder / f"{port}.log"))
         yield ports
     finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+        for broker in started:
+            broker.stop()
 
 
 async def check_all(ports: dict[str, int]) -> dict[str, Recorded]:
@@ -61,9 +53,9 @@ async def check_all(ports: dict[str, int]) -> dict[str, Recorded]:
 
 
 @pytest.fixture(scope="module")
-def reports() -> dict[str, Report]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
     """All at once, which takes as long as one."""
-    with nodes([INTACT, *BROKEN]) as ports:
+    with nodes([INTACT, *BROKEN], tmp_path_factory.mktemp("nodes")) as ports:
         recorded = asyncio.run(check_all(ports))
     return {name: Report(found, PROFILE, PROMISED, judge(found.history)) for name, found in recorded.items()}
 

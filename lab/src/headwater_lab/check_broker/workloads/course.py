@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
+from typing import Final
 
 from headwater_lab.check_broker.client import Client, Surroundings
 from headwater_lab.check_broker.connection import Target
 from headwater_lab.check_broker.features import Features
+
+WAYS: Final = ("take over", "leave", "cut")
 
 
 @dataclass
@@ -47,6 +50,7 @@ class Participant:
         self.roams = roams and len(course.surroundings.targets) > 1
         self.client = Client(course.surroundings, name)
         self.random = Random(f"{course.surroundings.random.random()} {name}")
+        self._ways: list[str] = []
 
     def choose(self) -> Target:
         return self.random.choice(self.course.surroundings.targets) if self.roams else self.home
@@ -59,12 +63,14 @@ class Participant:
         return False
 
     async def go(self) -> None:
-        """In one way or another, and be away for a moment; or be taken over."""
-        luck = self.random.random()
-        if luck < 0.35:
+        """Be taken over, leave, or be cut off, each in its turn, in random order; then be away for a moment."""
+        if not self._ways:
+            self._ways = self.random.sample(WAYS, len(WAYS))
+        way = self._ways.pop()
+        if way == "take over":
             await self.come(take_over=True)
             return
-        if luck < 0.65:
+        if way == "leave":
             await self.client.leave()
         else:
             self.client.cut()

@@ -12,7 +12,7 @@ WINDOW: Final = 8
 """Exchanges that a publisher has open at most."""
 TOPICS: Final = 2
 SIZES: Final = (16, 40, 200, 2000)
-STAYS: Final = (0.5, 4.0)
+STAYS: Final = (0.3, 2.5)
 """Seconds between two goings."""
 
 
