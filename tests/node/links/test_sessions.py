@@ -72,7 +72,7 @@ def present(net: Net, node: Node, client_id: str) -> Client:
 def publish(client: Client, topic: str, payload: bytes, qos: int) -> None:
     """With an id of its own."""
     number = client.__dict__["sent_ids"] = client.__dict__.get("sent_ids", 0) + 1
-    client.send(Publish(topic, payload, qos, False, False, number))
+    client.send(Publish(topic, payload, qos, False, False, number if qos else 0))
 
 
 def is_connected(client: Client) -> bool:
@@ -210,6 +210,22 @@ def test_flights_of_both_directions_come_along() -> None:
     assert 77 in b.server.sessions["x"].received
     quiet(net)
     assert a.server.budget.used == 0
+
+
+def test_qos_0_that_waited_for_the_connection_stays_behind() -> None:
+    net = mesh("a", "b")
+    a, b = net.nodes
+    client, _ = arrive(net, a, "x")
+    subscribe(net, client, "t/#")
+    a.server.sessions["x"].outbound.quota = 1
+    publisher = present(net, b, "p")
+    for number in range(6):
+        publish(publisher, "t/1", b"%d" % number, number % 2)
+    net.settle()
+    again, connack = arrive(net, b, "x")
+    assert connack.session_present
+    assert acknowledge(net, again, again.packets()) == [b"1", b"3", b"5"]
+    quiet(net)
 
 
 def test_options_and_identifiers_of_subscriptions_come_along() -> None:

@@ -148,6 +148,8 @@ class Departures:
                 if first is None:
                     break
                 delivery = outbound.take()
+                if delivery.qos == 0:
+                    continue  # it waited for its connection, which is over
                 delivering.fetch(delivery)
                 moved = self._moved(delivery, 0)
                 delivering.forget(delivery)
