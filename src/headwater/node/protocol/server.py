@@ -140,10 +140,10 @@ class Server(Flow):
     # ---- packets -----------------------------------------------------------------------------------------------
 
     def packet(self, channel: Channel, first_byte: int, body: bytes) -> None:
-        self.stats.received += 1
-        if channel.peer is not None:
+        if channel.peer is not None:  # it counts what is a message, and not what nodes tell each other
             channel.peer.packet(first_byte, body)
             return
+        self.stats.received += 1
         kind = first_byte >> 4
         channel.check_allowed(kind)
         if kind == CONNECT and body.startswith(V5_CONNECT):
