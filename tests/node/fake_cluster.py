@@ -40,7 +40,8 @@ class FakeCluster:
         self.orders: list[tuple[Any, ...]] = []
 
     def view(self) -> ClusterView:
-        return ClusterView("demo", "a", 1_700_000_000, "a:11883", self.method, False, self.nodes, self.links, 5, 6, 7)
+        figures = (5, 6, 7, 8, 9, 10, 11)
+        return ClusterView("demo", "a", 1_700_000_000, "a:11883", self.method, False, self.nodes, self.links, *figures)
 
     def routes(self, topic: str) -> RouteView:
         wanted = [each.peer for each in self.links if each.state != "down"]
