@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headwater.node.links.groups import SpanningGroups
 from headwater.node.links.post import Service
 from headwater.node.links.telling import INTERVAL
 from headwater.peering.groups.notes import Entry, decode_note
@@ -15,7 +14,7 @@ from tests.node.memory import Client
 class Heard(Service):
     """What node a hears of groups at b."""
 
-    name = SpanningGroups.name
+    name = "groups"
 
     def __init__(self, net: Net) -> None:
         self.entries: list[Entry] = []

@@ -85,10 +85,15 @@ def slots_of(outlooks: list[tuple[float, float]], now: float) -> list[Slot]:
     parts = min(total, MAX_SLOTS)
     for part in range(parts):
         alike = outlooks[total * part // parts : total * (part + 1) // parts]
-        start = sum(each[0] for each in alike) / len(alike)
-        known = [each[1] for each in alike if each[1] > 0.0]
-        service = len(known) / sum(1.0 / each for each in known) if known else 0.0
-        slots.append(Slot(_bounded(start - now), min(service, LONGEST), min(len(alike), 0xFFFF)))
+        starts = rate = 0.0
+        known = 0
+        for start, service in alike:
+            starts += start
+            if service > 0.0:
+                rate += 1.0 / service
+                known += 1
+        mean = known / rate if known else 0.0
+        slots.append(Slot(_bounded(starts / len(alike) - now), min(mean, LONGEST), min(len(alike), 0xFFFF)))
     return slots
 
 

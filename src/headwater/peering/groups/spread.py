@@ -111,12 +111,18 @@ class GroupNode:
             self.give(self.first(now), typical, now)
         rest = under_way - MANY
         if rest > 0:
-            rate = sum(count / self._service(at, typical) for at, count in enumerate(self.counts))
+            rate = 0.0
+            for at, count in enumerate(self.counts):
+                rate += count / self._service(at, typical)
             self.starts = [max(start, now) + rest / rate for start in self.starts]
 
     def first(self, now: float) -> int:
         """The slot that starts first, of free ones the one that has been free for longest; there has to be one."""
-        return min(range(len(self.starts)), key=self.starts.__getitem__)
+        first = 0
+        for at, start in enumerate(self.starts):
+            if start < self.starts[first]:
+                first = at
+        return first
 
     def give(self, at: int, typical: float, now: float, messages: int = 1) -> None:
         self.starts[at] = max(self.starts[at], now) + messages * self._service(at, typical) / self.counts[at]
