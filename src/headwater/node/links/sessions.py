@@ -55,9 +55,8 @@ from headwater.wire.packets import Connect
 class Sessions(Service):
     """`wait`, `lost`: the settings `session_wait` and `session_lost`."""
 
-    name = "sessions"
-
     def __init__(self, server: Server, node: str, ends: dict[str, PeerEnd], post: Post, wait: float, lost: str) -> None:
+        self.name = "sessions"
         self.server = server
         self.node = node
         self.post = post
