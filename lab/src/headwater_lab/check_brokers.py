@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,6 +91,12 @@ ALL: Final = (
     ),
     Contestant("headwater", "data_dir, so durability sync", contestants.one_headwater, ""),
     Contestant("headwater-cluster", "three nodes, data_dir", contestants.headwater_cluster, ""),
+    Contestant(
+        "headwater-cluster-wait",
+        'three nodes, data_dir, cluster.session_lost = "wait"',
+        partial(contestants.headwater_cluster, settings=("cluster.session_lost=wait",)),
+        "",
+    ),
     Contestant(
         "headwater-cluster-per-node",
         "three nodes, data_dir; clients stay at their nodes",

@@ -239,7 +239,8 @@ def one_headwater(folder: Path) -> list[Node]:
     return [_headwater(folder, "a", [])]
 
 
-def headwater_cluster(folder: Path) -> list[Node]:
+def headwater_cluster(folder: Path, settings: Sequence[str] = ()) -> list[Node]:
+    """`settings` are name=value."""
     names = ("a", "b", "c")
     links = {name: free_port() for name in names}
     nodes = []
@@ -248,5 +249,5 @@ def headwater_cluster(folder: Path) -> list[Node]:
         for other in names:
             if other != name:
                 words += ["--join", f"{HOST}:{links[other]}"]
-        nodes.append(_headwater(folder, name, words))
+        nodes.append(_headwater(folder, name, [*words, *(word for each in settings for word in ("--set", each))]))
     return nodes
