@@ -243,6 +243,18 @@ def test_nodes_get_what_their_members_can_take(dispatcher: str) -> None:
     assert 60 <= shares[0] <= 140, shares
 
 
+def test_another_dispatcher_at_run_time_counts_for_nodes_too() -> None:
+    net = trio()
+    members = [member(net, node, f"m{node}") for node in (1, 2)]
+    publisher = net.nodes[0].client("p")
+    for node in net.nodes:
+        node.server.sharing.use_dispatcher("$share/#", "sticky")
+    for number in range(10):
+        publish(publisher, "t/x", b"%d" % number, 1)
+    net.settle()
+    assert sorted(len(got(client)) for client in members) == [0, 10]
+
+
 def test_a_slow_member_at_another_node_is_spared() -> None:
     net = trio({"shared_dispatcher": "adaptive"})
     members = [member(net, node, f"m{node}") for node in (1, 2)]

@@ -14,9 +14,8 @@ from tests.node.memory import Client
 class Heard(Service):
     """What node a hears of groups at b."""
 
-    name = "groups"
-
     def __init__(self, net: Net) -> None:
+        self.name = "groups"
         self.entries: list[Entry] = []
         self.notes = 0
         self.service = groups(net.nodes[0])

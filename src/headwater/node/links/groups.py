@@ -208,8 +208,6 @@ class SpanningGroups(Service):
         found = self._spans.get(own.name)
         if found is not None:
             found.spread.own_told(state, self.server.hot.now)
-            if found.spread.dispatcher != own.group.dispatcher.name:
-                found.spread.use(own.group.dispatcher.name)
 
     def _gone(self, node: str, name: str) -> None:
         """The node has no members of the group any more."""

@@ -51,6 +51,8 @@ class SpanningGroup(Destination):
         """The other node that gets a message. None: `_member` does, and if that is None, too, it waits."""
         sending, spread, group = self.sending, self.spread, self.group
         self._member = None
+        if spread.dispatcher != group.dispatcher.name:  # it was changed at run time
+            spread.use(group.dispatcher.name)
         node = spread.choose(topic, publisher, sending.now, group.any_ready)
         if node is spread.own:
             self._member = sending.sharing.choose(group, topic, publisher)
