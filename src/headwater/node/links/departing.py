@@ -187,7 +187,7 @@ class Departures:
         server, session = self.server, leaving.session
         for group in server.router.groups.of(session):
             queue = server.sharing.queues.get(group)
-            if queue is not None and len(group) == 1:
+            if queue is not None and len(group) == 1 and not group.is_held:
                 while queue.first(server.hot.now) is not None:
                     delivery = queue.take()
                     server.delivering.fetch(delivery)
