@@ -95,6 +95,33 @@ def refused(of: Node, *arguments: object) -> str:
     return done.stderr
 
 
+def test_a_drain_shows_what_is_left_until_it_is_done(of: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.cli.cluster.LOOKS", 0.0)
+    assert asked(of, "drain", "a").splitlines() == [
+        "left: 2 sessions, 4 sessions on their way, 6 messages to other nodes; waits for c",
+        "left: 1 sessions, 2 sessions on their way, 3 messages to other nodes; waits for c",
+        "a is drained and has left: stop it",
+    ]
+    assert "undrain a" in asked(of, "drain", "a", "--stay").splitlines()[-1]
+    assert "is being drained" in asked(of, "drain", "a", "--no-wait")
+    asked(of, "undrain", "a")
+    assert of.cluster is not None
+    assert of.cluster.orders == [
+        *(("drain", "a", False), ("drain", "a", True)),
+        *(("drain", "a", False), ("undrain", "a")),
+    ]
+    assert "ask node b itself" in refused(of, "drain", "b")
+
+
+def test_a_node_that_takes_no_clients_is_shown_as_such(of: Node) -> None:
+    fake = FakeCluster([node("a", phase="catching up"), node("b"), node("c", state="dead", phase="draining")])
+    fake.not_ready = "catching up with b"
+    of.has(fake)
+    first, _, *rows = asked(of, "status").splitlines()
+    assert first.endswith("takes no clients: catching up with b")
+    assert [" ".join(row.split()[1:-5]) for row in rows] == ["catching up", "live", "dead"]
+
+
 # ---- looking ----
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.node.links.view import ClusterView, LinkView, NodeView, RouteView
+from headwater.node.links.view import DRAINED, DRAINING, ClusterView, DrainView, LinkView, NodeView, RouteView
 
 METHODS = ("flood", "subscribe", "bloom")
 
@@ -38,10 +38,20 @@ class FakeCluster:
         self.links = [link("b"), link("c", state="down", reason="refused", round_trip=None)] if links is None else links
         self.method = "subscribe"
         self.orders: list[tuple[Any, ...]] = []
+        self.not_ready = ""
+        self.left: list[int] = []
+        """Sessions that are left when the cluster is seen, one look after the other, while it is drained."""
 
     def view(self) -> ClusterView:
         figures = (5, 6, 7, 8, 9, 10, 11)
-        return ClusterView("demo", "a", 1_700_000_000, "a:11883", self.method, False, self.nodes, self.links, *figures)
+        found = ClusterView("demo", "a", 1_700_000_000, "a:11883", self.method, False, self.nodes, self.links, *figures)
+        return found._replace(not_ready=self.not_ready, drain=self._drain())
+
+    def _drain(self) -> DrainView | None:
+        if not self.left:
+            return None
+        left = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        return DrainView(DRAINING if left else DRAINED, False, 0, left, 2 * left, 3 * left, 0, ["c"] if left else [])
 
     def routes(self, topic: str) -> RouteView:
         wanted = [each.peer for each in self.links if each.state != "down"]
@@ -61,6 +71,16 @@ class FakeCluster:
         if node != "c":
             raise ValueError(f"node {node} is live; only a dead node, or one that left, can be forgotten")
         self.orders.append(("forget", node))
+
+    def drain(self, node: str, stays: bool) -> None:
+        if node != "a":
+            raise ValueError(f"this is node a: ask node {node} itself")
+        self.orders.append(("drain", node, stays))
+        self.left = [2, 1, 0]
+
+    def undrain(self, node: str) -> None:
+        self.orders.append(("undrain", node))
+        self.left = []
 
     def use_method(self, method: str) -> None:
         if method not in METHODS:

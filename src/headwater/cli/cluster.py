@@ -1,10 +1,12 @@
-"""`headwater cluster status|peers|routes|groups|join|leave|forget|method`: a cluster as one of its nodes sees it, by
-the admin API of that node (docs/cluster.md); and the options by which `headwater broker` becomes a node of one."""
+"""`headwater cluster status|peers|routes|groups|join|leave|drain|undrain|forget|method`: a cluster as one of its nodes
+sees it, by the admin API of that node (docs/cluster.md); and the options by which `headwater broker` becomes a node of
+one."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from headwater.cli.fitted import Column
 
 URL: Final = "http://localhost:18830"
+LOOKS: Final = 0.5
+"""Seconds between two looks at a drain."""
 
 STATES: Final = ("live", "suspected", "dead", "left")
 PLENTY: Final = 1 << 16
@@ -165,6 +169,8 @@ def summary(found: Mapping[str, Any]) -> str:
         f"node {found['node']}, method {found['method']}{', relays' if found['relays'] else ''}",
         f"{up} of {len(found['links'])} links up",
     ]
+    if found["not_ready"]:
+        parts.append(f"takes no clients: {found['not_ready']}")
     return "; ".join(parts)
 
 
@@ -207,6 +213,56 @@ def leave(of: AskOptions) -> None:
 
 @cluster.command()
 @with_ask_options
+def drain(
+    of: AskOptions,
+    name: Annotated[str, typer.Argument(metavar="NODE", help="The node's own id.")],
+    stay: Annotated[bool, typer.Option("--stay", help="Stay a member: for a restart.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until it is done, and show what is left.")
+    ] = True,
+) -> None:
+    """Hand the node's clients and sessions over to other nodes, then leave. Asked of the admin API of that node."""
+    with of.node("drain") as node:
+        node.ask("/v1/cluster/drain", "POST", body={"node": name, "stay": stay})
+        shown = ""
+        while wait:
+            found = node.ask("/v1/cluster")["drain"]
+            if found is None:
+                fail("cluster drain", f"node {name} is not drained any more")
+            if found["state"] == "drained":
+                break
+            if (left := _left(found)) != shown:
+                print(left, flush=True)
+                shown = left
+            time.sleep(LOOKS)
+    if not wait:
+        print("the node is being drained; `headwater cluster status` shows when it is done")
+    elif stay:
+        print(f"{name} is drained: restart it, or have it take clients again with `headwater cluster undrain {name}`")
+    else:
+        print(f"{name} is drained and has left: stop it")
+
+
+def _left(found: Mapping[str, Any]) -> str:
+    """What is left of a node that is drained, in one line."""
+    kinds = {"clients": "clients", "sessions": "sessions", "moving": "sessions on their way"}
+    kinds |= {"spooled": "messages to other nodes", "grouped": "messages of shared groups"}
+    parts = [f"{found[key]:,} {text}" for key, text in kinds.items() if found[key]]
+    away = f"; waits for {', '.join(found['waits_for'])}" if found["waits_for"] else ""
+    return f"left: {', '.join(parts) or 'nothing'}{away}"
+
+
+@cluster.command()
+@with_ask_options
+def undrain(of: AskOptions, name: Annotated[str, typer.Argument(metavar="NODE", help="The node's own id.")]) -> None:
+    """Take clients again. What was handed over stays where it is until its clients come back."""
+    with of.node("undrain") as node:
+        node.ask("/v1/cluster/undrain", "POST", body={"node": name})
+    print(f"{name} takes clients")
+
+
+@cluster.command()
+@with_ask_options
 def forget(of: AskOptions, name: Annotated[str, typer.Argument(metavar="NODE", help="Its id.")]) -> None:
     """Forget a node that does not come back. At all nodes; it has to be dead, or to have left."""
     with of.node("forget") as node:
@@ -235,7 +291,9 @@ def _print_nodes(nodes: list[dict[str, Any]]) -> None:
     columns = [Column("node"), Column("state", Kind.WHOLE), Column("address"), Column("mqtt"), number("phi")]
     rows = [
         [
-            *(printable(each[name]) for name in ("node", "state", "address", "mqtt")),
+            printable(each["node"]),
+            printable(each["phase"] if each["state"] == "live" and each["phase"] != "serving" else each["state"]),
+            *(printable(each[name]) for name in ("address", "mqtt")),
             f"{each['phi']:.1f}",
             span(each["since"]),
             printable(each["reason"]),

@@ -335,7 +335,15 @@ class Broker:
 
     def is_ready(self) -> bool:
         """Whether clients are let in."""
-        return bool(self.listeners) and not self.server.stopping and self.failure is None
+        return not self.why_not_ready()
+
+    def why_not_ready(self) -> str:
+        """Why clients are not let in; "": they are."""
+        if self.failure is not None:
+            return str(self.failure)
+        if self.server.stopping or not self.listeners:
+            return "the broker has not started, or stops"
+        return "" if self.cluster is None else self.cluster.not_ready
 
     def statistics(self) -> Statistics:
         return statistics_of(self.server, time.monotonic() - self._started_at)

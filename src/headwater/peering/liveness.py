@@ -35,6 +35,11 @@ class Liveness:
         self._stuck_since = now
         self._looked = now
 
+    @property
+    def processed(self) -> int:
+        """Frames that the peer has dealt with, as it says."""
+        return self._processed
+
     def heard(self, now: float) -> None:
         """Something came."""
         self._quiet_since = now

@@ -36,7 +36,10 @@ def test_alive_is_not_yet_ready() -> None:
     api = Api()
     assert api.get("/healthz", token=None) == {"status": "ok"}
     answer = api.call("GET", "/readyz", token=None)
-    assert (answer.status_code, answer.json()) == (503, {"status": "not ready"})
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"status": "not ready", "reason": "the broker has not started, or stops"},
+    )
 
 
 def test_ready_while_it_listens() -> None:

@@ -9,6 +9,7 @@ import pytest
 from headwater.node.admin import cluster as shown
 from headwater.node.links import view
 from headwater.node.links.cluster import Cluster
+from headwater.node.transports.listener import Listener
 from tests.node.admin.api import Api
 from tests.node.fake_cluster import FakeCluster
 
@@ -25,7 +26,7 @@ def api(fake: FakeCluster) -> Api:
     return api
 
 
-@pytest.mark.parametrize("name", ["NodeView", "LinkView", "ClusterView", "RouteView"])
+@pytest.mark.parametrize("name", ["NodeView", "LinkView", "ClusterView", "RouteView", "DrainView"])
 def test_all_that_can_be_seen_is_shown(name: str) -> None:
     assert list(getattr(shown, name).model_fields) == list(getattr(view, name)._fields)
 
@@ -41,6 +42,28 @@ def test_nodes_and_links(api: Api, fake: FakeCluster) -> None:
     assert said["links"][1]["round_trip"] is None
 
 
+def test_what_is_left_of_a_drain(api: Api, fake: FakeCluster) -> None:
+    fake.drain("a", False)
+    assert api.get("/v1/cluster")["drain"] == {
+        "state": "draining",
+        "stays": False,
+        "clients": 0,
+        "sessions": 2,
+        "moving": 4,
+        "spooled": 6,
+        "grouped": 0,
+        "waits_for": ["c"],
+    }
+
+
+def test_who_is_not_ready_says_why(api: Api, fake: FakeCluster) -> None:
+    api.broker.listeners = [cast(Listener, None)]
+    assert api.get("/readyz") == {"status": "ready"}
+    fake.not_ready = "draining"
+    answer = api.call("GET", "/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"status": "not ready", "reason": "draining"})
+
+
 def test_routes_of_a_topic(api: Api) -> None:
     said = api.get("/v1/cluster/routes", params={"topic": "here/1"})
     assert said == {"topic": "here/1", "local": True, "links": ["b"], "is_exact": True, "groups": {}}
@@ -54,6 +77,8 @@ ORDERS: list[tuple[str, str, Any, tuple[Any, ...]]] = [
     ("POST", "leave", None, ("leave",)),
     ("POST", "forget", {"node": "c"}, ("forget", "c")),
     ("PUT", "method", {"method": "bloom"}, ("use_method", "bloom")),
+    ("POST", "drain", {"node": "a", "stay": True}, ("drain", "a", True)),
+    ("POST", "undrain", {"node": "a"}, ("undrain", "a")),
 ]
 
 
@@ -70,6 +95,7 @@ def test_orders(api: Api, fake: FakeCluster, method: str, path: str, order: Any,
         ("POST", "join", {"addresses": ["wrong:"]}, "'wrong:' is not of the form host:port"),
         ("POST", "forget", {"node": "b"}, "node b is live; only a dead node, or one that left, can be forgotten"),
         ("PUT", "method", {"method": "shout"}, "there is no method 'shout'"),
+        ("POST", "drain", {"node": "b"}, "this is node a: ask node b itself"),
     ],
 )
 def test_what_cannot_be_done_is_said(api: Api, method: str, path: str, order: Any, detail: str) -> None:
@@ -105,6 +131,8 @@ def test_the_paths_are_described() -> None:
         "/v1/cluster/join": {"post"},
         "/v1/cluster/leave": {"post"},
         "/v1/cluster/forget": {"post"},
+        "/v1/cluster/drain": {"post"},
+        "/v1/cluster/undrain": {"post"},
         "/v1/cluster/method": {"put"},
     }
     for path in paths:

@@ -150,6 +150,20 @@ def test_a_session_comes_along_with_what_waits_in_it() -> None:
         assert a.server.budget.used == 0 and a.server.subscribing.count == 0
 
 
+def test_a_session_that_came_and_ended_is_not_waited_for() -> None:
+    for is_durable in (False, True):
+        net = mesh("a", "b", "c", is_durable=is_durable)
+        away(net, net.nodes[0], "x")
+        client, connack = arrive(net, net.nodes[1], "x")
+        assert connack.session_present
+        client.send(Disconnect(0, Properties(session_expiry_interval=0)))
+        net.settle()
+        assert holders(net, "x") == []
+        _, connack = arrive(net, net.nodes[2], "x")
+        assert (connack.reason, connack.session_present) == (0, False)
+        quiet(net)
+
+
 def test_a_connection_is_ended_where_it_was() -> None:
     net = mesh("a", "b")
     first, _ = arrive(net, net.nodes[0], "x")

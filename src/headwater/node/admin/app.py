@@ -22,6 +22,7 @@ LARGEST_BODY: Final = 1 << 20
 
 class Health(BaseModel):
     status: str
+    reason: str | None = None
 
 
 def make_app(reach: Reach, guard: TokenGuard) -> FastAPI:
@@ -35,9 +36,14 @@ def make_app(reach: Reach, guard: TokenGuard) -> FastAPI:
     app.state.reach = reach
     app.state.figures = Figures(reach)
     app.add_exception_handler(BrokerStopped, _stopped)
-    app.add_api_route("/healthz", healthz, methods=["GET"], tags=["health"])
+    app.add_api_route("/healthz", healthz, methods=["GET"], tags=["health"], response_model_exclude_none=True)
     app.add_api_route(
-        "/readyz", readyz, methods=["GET"], tags=["health"], responses={503: {"description": "Not (yet, or any more)."}}
+        "/readyz",
+        readyz,
+        methods=["GET"],
+        tags=["health"],
+        response_model_exclude_none=True,
+        responses={503: {"description": "Not (yet, or any more); `reason` says why."}},
     )
     app.add_api_route(
         "/metrics",
@@ -70,7 +76,11 @@ async def readyz(request: Request, response: Response) -> Health:
     if reach.is_ready():
         return Health(status="ready")
     response.status_code = 503
-    return Health(status="not ready")
+    try:
+        reason = await reach.ask("why_not_ready")
+    except BrokerStopped:
+        reason = "the broker has stopped"
+    return Health(status="not ready", reason=reason or None)
 
 
 async def metrics(request: Request) -> Response:

@@ -34,6 +34,18 @@ class NodeView(BaseModel):
     reason: str = Field(description="Why it is in this state.")
     mqtt: str = Field(description="Where its clients connect, as `host:port`; empty: it does not say so.")
     software: str
+    phase: str = Field(description="serving: it takes clients; else catching up, draining or drained.")
+
+
+class DrainView(BaseModel):
+    state: str = Field(description="draining; drained: nothing is left.")
+    stays: bool = Field(description="Whether it stays a member.")
+    clients: int = Field(description="Connections that have not been ended yet.")
+    sessions: int = Field(description="Sessions that are still here.")
+    moving: int = Field(description="Sessions that another node has, but not yet all of them.")
+    spooled: int = Field(description="What other nodes have not acknowledged.")
+    grouped: int = Field(description="Messages that wait for shared groups whose members at other nodes take none.")
+    waits_for: list[str] = Field(description="Nodes that are away and without which the drain does not end.")
 
 
 class LinkView(BaseModel):
@@ -76,6 +88,8 @@ class ClusterView(BaseModel):
     wills_held: int = Field(description="Wills that are due, and wait for their deputies.")
     wills_kept: int = Field(description="Bytes of wills that are kept for other nodes.")
     wills_refused: int = Field(description="Wills of other nodes for which there was no room.")
+    not_ready: str = Field(description="Why this node takes no clients; empty: it does.")
+    drain: DrainView | None = Field(description="What is left of this node; null: it is not drained.")
 
 
 class RouteView(BaseModel):
@@ -99,6 +113,15 @@ class Join(Order):
 
 class Forget(Order):
     node: str = Field(min_length=1, max_length=MAX_NODE_ID)
+
+
+class Drain(Order):
+    node: str = Field(min_length=1, max_length=MAX_NODE_ID, description="This node's id, so that no other is meant.")
+    stay: bool = Field(default=False, description="Stay a member, for a restart; else leave the cluster at the end.")
+
+
+class Undrain(Order):
+    node: str = Field(min_length=1, max_length=MAX_NODE_ID, description="This node's id.")
 
 
 class Method(Order):
@@ -147,6 +170,18 @@ async def leave(reach: TheReach) -> None:
 async def forget(reach: TheReach, order: Forget) -> None:
     """Have all nodes forget one that is dead or has left."""
     await asked(reach, "cluster_forget", node=order.node)
+
+
+@cluster_routes.post("/drain", status_code=204, response_model=None)
+async def drain(reach: TheReach, order: Drain) -> None:
+    """Begin to hand this node's clients and sessions over to others; `drain` of `GET /v1/cluster` says what is left."""
+    await asked(reach, "cluster_drain", **order.model_dump())
+
+
+@cluster_routes.post("/undrain", status_code=204, response_model=None)
+async def undrain(reach: TheReach, order: Undrain) -> None:
+    """Take clients again; what has been handed over stays where it is."""
+    await asked(reach, "cluster_undrain", node=order.node)
 
 
 @cluster_routes.put("/method", status_code=204, response_model=None)

@@ -10,6 +10,7 @@ from headwater.routing.topics import check_name
 OPERATIONS: Final = (
     *("cluster", "cluster_routes"),
     *("cluster_join", "cluster_leave", "cluster_forget", "cluster_method"),
+    *("cluster_drain", "cluster_undrain"),
 )
 
 Fields = dict[str, Any]
@@ -26,7 +27,8 @@ class ClusterDesk:
             return None
         view = self.broker.cluster.view()
         nodes, links = ([each._asdict() for each in some] for some in (view.nodes, view.links))
-        return {**view._asdict(), "nodes": nodes, "links": links}
+        drain = None if view.drain is None else view.drain._asdict()
+        return {**view._asdict(), "nodes": nodes, "links": links, "drain": drain}
 
     def cluster_routes(self, topic: str) -> Fields | None:
         """Raises ValueError if that is no topic name."""
@@ -48,6 +50,18 @@ class ClusterDesk:
         """Raises ValueError."""
         if self.broker.cluster is not None:
             self.broker.cluster.forget(node)
+        return self.broker.cluster is not None
+
+    def cluster_drain(self, node: str, stay: bool) -> bool:
+        """Raises ValueError."""
+        if self.broker.cluster is not None:
+            self.broker.cluster.drain(node, stay)
+        return self.broker.cluster is not None
+
+    def cluster_undrain(self, node: str) -> bool:
+        """Raises ValueError."""
+        if self.broker.cluster is not None:
+            self.broker.cluster.undrain(node)
         return self.broker.cluster is not None
 
     def cluster_method(self, method: str) -> bool:

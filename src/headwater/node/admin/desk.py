@@ -47,7 +47,7 @@ LOOKS: Final = 20
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 OPERATIONS: Final = frozenset(
     [
-        *("statistics", "seen", "workers", "groups", "bridges", "advice", "use_dispatcher"),
+        *("why_not_ready", "statistics", "seen", "workers", "groups", "bridges", "advice", "use_dispatcher"),
         *("clients", "client", "kick", "sessions", "session", "end_session", "subscriptions"),
         *("bans", "ban", "lift_ban", "snapshot"),
         *("retained", "retained_message", "delete_retained", "publish"),
@@ -88,6 +88,9 @@ class Desk(ClusterDesk):
 
     def is_ready(self) -> bool:
         return self.broker.is_ready()
+
+    def why_not_ready(self) -> str:
+        return self.broker.why_not_ready()
 
     # ---- figures -----------------------------------------------------------------------------------------------
 

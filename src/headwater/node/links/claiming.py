@@ -316,7 +316,8 @@ class Claims:
         client_id = answer.move.client_id
         if answer.move.stamp.node != self.node:
             raise MalformedFrame("an answer to another node's claim")
-        if answer.outcome == HELD:  # also where the client has connected again since
+        # Also where the client has connected again since; but the session may have come before this note.
+        if answer.outcome == HELD and client_id not in self.server.sessions:
             self.expected.setdefault(client_id, set()).add(node)
         claim = self.pending.get(client_id)
         if claim is None or claim.move != answer.move or node not in claim.asked:

@@ -16,8 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headwater.node.links.catching_up import CatchingUp
 from headwater.node.links.contexts import LinkContexts, identities
 from headwater.node.links.dialing import Dialer
+from headwater.node.links.draining import Draining
+from headwater.node.links.entry import Entry
 from headwater.node.links.gossiping import Gossiping
 from headwater.node.links.history import LinkHistory
 from headwater.node.links.identity import begin_life
@@ -29,7 +32,7 @@ from headwater.node.links.redialing import Redialing
 from headwater.node.links.resolving import Resolver
 from headwater.node.links.seeking import Seeking
 from headwater.node.links.settings import SHORTEST_SECRET, ClusterSettings
-from headwater.node.links.view import ClusterView, RouteView
+from headwater.node.links.view import CATCHING_UP, ClusterView, RouteView
 from headwater.node.links.wills import Wills
 from headwater.node.settings import ConfigError
 from headwater.peering.methods.names import ANNOUNCEMENTS
@@ -53,6 +56,8 @@ class Cluster:
     _redialing: Redialing
     _observer: Observer
     _dialer: Dialer
+    _draining: Draining
+    _catching_up: CatchingUp
 
     def __init__(self, server: Server, settings: ClusterSettings, data_dir: str) -> None:
         """Raises CertificateError, ConfigError."""
@@ -90,6 +95,7 @@ class Cluster:
         self._seeking.start()
         self._gossiping.start()
         self._redialing.start()
+        self._catching_up.start()
         log.info("node %s of cluster %s, at %s", identity.node, self.settings.name, self.address)
 
     def _make_parts(self, links: Links) -> None:
@@ -106,6 +112,9 @@ class Cluster:
         links.settled = self._door.settled
         self._gossiping, self._seeking, self._redialing = gossiping, seeking, redialing
         self._observer = Observer(links, gossiping, redialing, history, self._wills)
+        entry = Entry(self._server)
+        self._draining = Draining(links, entry, gossiping.others_that_serve, self._part, self._phase_changed)
+        self._catching_up = CatchingUp(links, entry, self._is_alone, self._phase_changed, self.settings.catch_up_wait)
         self._links = links
 
     def serves_at(self, addresses: list[tuple[str, int]]) -> None:
@@ -184,6 +193,7 @@ class Cluster:
         with self._server.turn():
             if links.has_left:
                 links.has_left = False
+                self._draining.take_back()
                 self._gossiping.come_back()
                 self._seeking.begin()
             self._redialing.again()
@@ -194,9 +204,57 @@ class Cluster:
         if self._links is None or self._links.has_left:
             return
         with self._server.turn():
-            self._seeking.clear()
-            self._gossiping.leave()
-            log.info("left cluster %s", self.settings.name)
+            self._part()
+
+    def _part(self) -> None:
+        self._seeking.clear()
+        self._gossiping.leave()
+        log.info("left cluster %s", self.settings.name)
+
+    def drain(self, node: str, stays: bool) -> None:
+        """Hand clients and sessions over to other nodes, then leave, unless it `stays`. Raises ValueError."""
+        links = self._started()
+        self._is_me(node)
+        if links.has_left:
+            raise ValueError(f"node {node} has left the cluster")
+        with self._server.turn():
+            self._draining.begin(stays)
+            self._catching_up.stop()
+
+    def undrain(self, node: str) -> None:
+        """Take clients again. Raises ValueError."""
+        links = self._started()
+        self._is_me(node)
+        if links.has_left:
+            raise ValueError(f"node {node} has left the cluster: have it join, or restart it")
+        with self._server.turn():
+            self._draining.take_back()
+
+    def _is_me(self, node: str) -> None:
+        if node == self.node:
+            return
+        address = self._gossiping.address_of(node)
+        if not address:
+            raise ValueError(f"this is node {self.node}; there is no node {node}")
+        host = address.rpartition(":")[0]
+        raise ValueError(
+            f"this is node {self.node}: ask the admin API of node {node} (--admin URL), which is at {host}"
+        )
+
+    def _phase_changed(self) -> None:
+        self._gossiping.is_in(self._draining.state or (CATCHING_UP if self._catching_up.is_on else ""))
+
+    @property
+    def not_ready(self) -> str:
+        """Why this node takes no clients; "": it does."""
+        if self._links is None:
+            return "the cluster has not started"
+        return self._draining.state or self._catching_up.why
+
+    def _is_alone(self) -> bool:
+        """Nobody is known, and nobody to look for."""
+        links = self._links
+        return links is None or (not links.spooling.ends and self._seeking.is_alone)
 
     def forget(self, node: str) -> None:
         """Raises ValueError if it is not known, or live."""
@@ -220,7 +278,8 @@ class Cluster:
 
     def view(self) -> ClusterView:
         self._started()
-        return self._observer.view(self.address)
+        view = self._observer.view(self.address)
+        return view._replace(not_ready=self.not_ready, drain=self._draining.view())
 
     def _started(self) -> Links:
         """Raises ValueError."""

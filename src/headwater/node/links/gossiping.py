@@ -28,6 +28,8 @@ log = logging.getLogger("headwater.cluster")
 
 MQTT_KEY: Final = "mqtt"
 SOFTWARE_KEY: Final = "software"
+PHASE_KEY: Final = "phase"
+"""What a node does that takes no clients."""
 PASSING_KEY: Final = "passing"
 """In the map of a node that cannot come back: who holds it for dead forgets it at once."""
 
@@ -44,6 +46,7 @@ class Gossiping:
         self._address = address
         self._is_kept = is_kept
         self._mqtt = ""
+        self._phase = ""
         self._random = Random()
         self._membership = self._new_membership(links.boot)
         self._rounds = 0
@@ -59,6 +62,8 @@ class Gossiping:
             found.set(PASSING_KEY, b"1")
         if self._mqtt:
             found.set(MQTT_KEY, self._mqtt.encode())
+        if self._phase:
+            found.set(PHASE_KEY, self._phase.encode())
         return found
 
     # ---- from start to stop --------------------------------------------------------------------------------------
@@ -87,6 +92,23 @@ class Gossiping:
         """Where this node's clients connect, for others to show."""
         self._mqtt = address
         self._membership.set(MQTT_KEY, address.encode())
+
+    def is_in(self, phase: str) -> None:
+        """What this node does instead of taking clients; "": it takes them."""
+        if phase != self._phase:
+            self._phase = phase
+            if phase:
+                self._membership.set(PHASE_KEY, phase.encode())
+            else:
+                self._membership.delete(PHASE_KEY, self._server.hot.now)
+
+    def others_that_serve(self) -> dict[str, str]:
+        """Live members that take clients, each with where they connect; "" where it is not known."""
+        return {
+            each.node: each.values.get(MQTT_KEY, b"").decode(errors="replace")
+            for each in self._membership.view(self._server.hot.now)
+            if each.node != self._links.node and each.state == State.LIVE and PHASE_KEY not in each.values
+        }
 
     def seek(self, addresses: list[str]) -> None:
         self._membership.seek(addresses)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from headwater.node.links.gossiping import MQTT_KEY, SOFTWARE_KEY, Gossiping
+from headwater.node.links.gossiping import MQTT_KEY, PHASE_KEY, SOFTWARE_KEY, Gossiping
 from headwater.node.links.history import LinkHistory
 from headwater.node.links.links import Links
 from headwater.node.links.redialing import Redialing
-from headwater.node.links.view import ClusterView, LinkView, NodeView
+from headwater.node.links.view import SERVING, ClusterView, LinkView, NodeView
 from headwater.node.links.wills import Wills
 from headwater.peering.membership.membership import MemberView
 
@@ -82,4 +82,5 @@ def _node_view(member: MemberView, now: float) -> NodeView:
         *(member.node, str(member.state), member.address, member.generation, member.phi, now - member.since),
         *(member.reason, member.values.get(MQTT_KEY, b"").decode(errors="replace")),
         member.values.get(SOFTWARE_KEY, b"").decode(errors="replace"),
+        member.values.get(PHASE_KEY, SERVING.encode()).decode(errors="replace"),
     )

@@ -49,6 +49,17 @@ OLDEST: Final = 1
 _RECORD: Final = struct.Struct(">QB")
 
 
+class Comparison:
+    """What a peer said of differences, for who waits for the end of it."""
+
+    def __init__(self) -> None:
+        self.leaves = 0
+        self.size = 0
+        """Bytes of messages."""
+        self.is_skipped = False
+        """Something was not answered here."""
+
+
 class Retaining:
     def __init__(self, core: Core, node: str, spooling: Spooling) -> None:
         self.core = core
@@ -61,6 +72,8 @@ class Retaining:
         self._next: dict[PeerEnd, tuple[float, float]] = {}
         """When to compare over a link that is up, and the pause after that."""
         self._has_found: set[PeerEnd] = set()
+        self.comparisons: dict[PeerEnd, Comparison] = {}
+        """Those that are watched (catching_up.py)."""
 
     def start(self) -> None:
         """When what is on disk has been recovered."""
@@ -155,11 +168,18 @@ class Retaining:
 
     def received(self, end: PeerEnd, said: Branches | Leaves | Entries | Want | RetainedItem) -> None:
         """Raises MalformedFrame."""
+        comparison = self.comparisons.get(end)
         if isinstance(said, RetainedItem):
+            if comparison is not None:
+                comparison.size += len(said.packet)
             self._take_item(end, said)
             return
         channel = end.channel
-        if channel is None or channel.backlog_size + sum(map(len, channel.out)) > MOST_WAITING:
+        is_skipped = channel is None or channel.backlog_size + sum(map(len, channel.out)) > MOST_WAITING
+        if comparison is not None:
+            comparison.leaves += isinstance(said, Leaves)
+            comparison.is_skipped = comparison.is_skipped or is_skipped
+        if is_skipped:
             return
         try:
             found = answer(self.replica, said)

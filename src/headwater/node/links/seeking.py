@@ -37,6 +37,8 @@ class Seeking:
         found: Callable[[list[str]], None],
     ) -> None:
         self.addresses: list[str] = []
+        self.has_looked = False
+        """Names were resolved."""
         self._links = links
         self._resolver = resolver
         self._own = own
@@ -45,6 +47,11 @@ class Seeking:
         self._file = settings.join_file
         self._file_seeds: list[Seed] = []
         self._resolving: asyncio.Task[None] | None = None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no address to join but this node's own."""
+        return not self.addresses if self.has_looked else not (self._seeds or self._file)
 
     def begin(self) -> None:
         """With the members of before, until names are resolved."""
@@ -74,6 +81,7 @@ class Seeking:
             with self._links.server.turn():
                 if not self._links.has_left:
                     self._use(seed_addresses(seeds, resolved, own=self._own()))
+                    self.has_looked = True
             await asyncio.sleep(RESOLVE_AGAIN)
 
     def _use(self, found: list[str]) -> None:

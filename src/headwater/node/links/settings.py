@@ -92,6 +92,13 @@ class ClusterSettings(Settings):
         description="What becomes of a client whose session is at a node that cannot be reached: `clean`, it gets a "
         "new session, and messages of the old one when that node is back; `wait`, it is refused until then.",
     )
+    catch_up_wait: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="Seconds after which a node that starts takes clients although it reached no other node, or not "
+        "all have told which sessions they have; 0: it takes clients at once.",
+    )
     max_spool: int = Field(
         default=256 * MIB,
         ge=MIB,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+SERVING: Final = "serving"
+CATCHING_UP: Final = "catching up"
+DRAINING: Final = "draining"
+DRAINED: Final = "drained"
 
 
 class LinkView(NamedTuple):
@@ -54,6 +59,27 @@ class NodeView(NamedTuple):
     mqtt: str
     """Where its clients connect, `host:port`, if it says so."""
     software: str
+    phase: str = SERVING
+    """Whether it takes clients: `SERVING`, or what it does instead."""
+
+
+class DrainView(NamedTuple):
+    """What is still here of a node that is drained."""
+
+    state: str
+    """`DRAINING`, or `DRAINED`: nothing is left."""
+    stays: bool
+    """It does not leave the cluster."""
+    clients: int
+    sessions: int
+    moving: int
+    """Sessions that are with another node already, which has not got all of them."""
+    spooled: int
+    """Messages and letters that other nodes have not acknowledged."""
+    grouped: int
+    """Messages that wait for shared groups whose members, at other nodes, take none."""
+    waits_for: list[str]
+    """Nodes that are away and without which it does not end."""
 
 
 class ClusterView(NamedTuple):
@@ -79,6 +105,9 @@ class ClusterView(NamedTuple):
     """Bytes of wills that are kept for other nodes."""
     wills_refused: int = 0
     """Wills of other nodes for which there was no room."""
+    not_ready: str = ""
+    """Why this node takes no clients."""
+    drain: DrainView | None = None
 
 
 class RouteView(NamedTuple):
