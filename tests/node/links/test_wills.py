@@ -6,6 +6,7 @@ import pytest
 
 from headwater.message import Message
 from headwater.node.links import will_notes as said
+from headwater.node.links.deputies import Copy, Owner
 from headwater.node.persistence.records import record_of
 from headwater.peering.frames.frame import MalformedFrame, Publisher, Refuse
 from tests.node.links.memory import peer_of
@@ -594,3 +595,12 @@ def test_a_session_that_moves_leaves_its_will_behind() -> None:
     world.restart("a")
     world.later(60)
     assert world.published == {b"at once": 1, b"new": 1, b"newer": 1}
+
+
+def test_two_wills_with_one_stamp_do_not_confuse_a_deputy() -> None:
+    owner = Owner("a")
+    for client_id in ("x", "y"):
+        owner.add(Copy(said.Told(stamp=7, epoch=1, client_id=client_id, record=b"", expiry=0, delay=0, left=-1), 0.0))
+    assert list(owner.clients) == ["y"] and list(owner.copies) == [7]
+    owner.pop(7)
+    assert not owner.clients and not owner.copies and owner.size == 0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.peering.retained import reconciling
-from headwater.peering.retained.clock import AHEAD, COUNTER_BITS, HybridClock, Stamp
+from headwater.peering.retained.clock import AHEAD, COUNTER_BITS, NEVER_WRITTEN, HybridClock, Stamp
 from headwater.peering.retained.reconciling import Branches, Entries, Item, Leaves, Want, answer
 from headwater.peering.retained.replica import (
     BRANCHES,
@@ -75,6 +75,14 @@ def test_a_clock_far_ahead_does_not_take_others_with_it() -> None:
     assert clock.stamp(1_000).time >> COUNTER_BITS <= 1_000 + AHEAD
     assert clock.stamp(1_000, replaces=mad) > mad
     assert clock.stamp(1_000).time >> COUNTER_BITS <= 1_000 + AHEAD
+
+
+def test_no_stamp_is_given_twice_though_all_replace_what_is_far_ahead() -> None:
+    clock = HybridClock("a")
+    far = Stamp(10_000_000 << 16, "b")
+    given = [clock.stamp(1000, each) for each in (far, far, Stamp(far.time + 1, "b"), NEVER_WRITTEN, far)]
+    assert len(set(given)) == len(given)
+    assert clock.last < far.time
 
 
 def test_two_that_write_at_once_are_told_apart() -> None:

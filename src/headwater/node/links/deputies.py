@@ -82,6 +82,7 @@ class Owner:
         before = self.clients.get(copy.client_id)
         if before is not None:
             self.pop(before)
+        self.pop(copy.stamp)  # no node gives a stamp twice: one that does has lost a will by its own fault
         self.copies[copy.stamp] = copy
         self.clients[copy.client_id] = copy.stamp
         self.size += copy.size
