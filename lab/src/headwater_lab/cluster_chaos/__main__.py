@@ -1,8 +1,9 @@
-"""python -m headwater_lab.cluster_chaos [--kills N] [--seed N] [--disk NAME ...] [--network NAME] [--json FILE]
+"""python -m headwater_lab.cluster_chaos [--quick] [--kills N] [--seed N] [--network NAME] [--json FILE]
 
-Kills, stops and cuts off nodes of a cluster of three with durability `sync`, and checks that nothing acknowledged was
-lost, no QoS 2 message delivered twice and order kept, for subscribers of all nodes; and how long it takes until
-messages get from each node to each other one again.
+Kills, stops, cuts off and disturbs nodes of a cluster with durability `sync`, while clients move between them, and
+checks that nothing acknowledged was lost, no QoS 2 message, will or message of a group delivered twice, no will is
+missing, retained messages are the same everywhere and nothing is stuck; how long it takes until messages get from each
+node to each other one again, and until a client that moves has its session.
 
 A run of a hundred faults and more writes docs/results/cluster-chaos-DATE.json. The exit status is 1 if something was
 found; then the seed is said, and data folders, logs and the history are kept.
@@ -24,7 +25,7 @@ from headwater_lab.kill_campaign import KillCampaign, parser
 QUICK: Final = 20
 WHOLE: Final = 100
 """Faults from which on a result is worth keeping."""
-COMMAND: Final = "three nodes of a cluster, durability sync (forked for each life)"
+COMMAND: Final = "nodes of a cluster, durability sync (forked for each life)"
 
 
 def _arguments() -> argparse.Namespace:

@@ -68,6 +68,7 @@ class ChaoticCluster:
             "moves": counts["moves"],
             "wills": counts["wills"],
             "taken over in s": _spread(self.takeovers),
+            "slowest drain in s": round(totals.longest.get("drain", 0.0), 3),
             "slowest start in s": round(totals.longest.get("start", 0.0), 3),
             "healed in s": {
                 "all": _spread(every),

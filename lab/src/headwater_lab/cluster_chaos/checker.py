@@ -9,10 +9,12 @@ Theory. The rules are those of `headwater_lab.chaos.checker`, whatever node a cl
   nodes (else `wills_missing`), once (`wills_twice`). DISCONNECT calls it off; surely so if nothing was wrong with the
   cluster then and for `CALM` seconds after, because the node must tell the will's deputy (docs/cluster.md).
 - A message that was sent once to a shared group must be received once. It may come again, to any member, if the
-  connection of who had it ended before, and not later than `ACKNOWLEDGED` seconds after it had been received: until then
-  the acknowledgement, which is sent at once, may not have been read or not be on disk. All else is `group_twice`.
+  connection of who had it ended before, and not later than `ACKNOWLEDGED` seconds after it had been received: until
+  then the acknowledgement, which is sent at once, may not have been read or not be on disk. All else is `group_twice`.
 - Retained messages are compared at the end: at all nodes the same (`retained_divergent`); and, if no clock jumped, not
   older than the last one acknowledged, since each topic has one writer.
+- `stuck` is what does not go on though nothing is wrong: a cluster that does not heal, a client that cannot connect, a
+  flight that does not end (episode.py has the limits).
 - With a clock that jumps nothing is known of what expires.
 """
 
@@ -26,6 +28,7 @@ from typing import Final
 
 from headwater_lab.chaos.checker import KINDS, Checker, Violation
 from headwater_lab.chaos.claims import END
+from headwater_lab.chaos.draining import NEVER
 from headwater_lab.chaos.history import Connecting, Disconnected, Event, History, Leaving, Note, Received, Shown
 from headwater_lab.chaos.sessions import SLACK
 from headwater_lab.chaos.spans import Span
@@ -122,6 +125,12 @@ class ClusterChecker(Checker):
             assert isinstance(event, Received)
             if stays(event.client) and stays(self.history.notes[event.message].publisher):
                 yield found
+
+    def odd(self) -> Iterator[Violation]:
+        for found in super().odd():
+            if f": {NEVER} " in found.text:
+                found.kind = STUCK
+            yield found
 
     # ---- wills -------------------------------------------------------------------------------------------------
 

@@ -269,8 +269,10 @@ class ClusterEpisode:
     # ---- the end -----------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
+        began = time.monotonic()
         self.drain.end_of_clients()
         self.drain.until_quiet(lambda: not any(self._checker().lost()))
+        self.outcome.waited("drain", time.monotonic() - began)
         self._compare()
         self._come_back()
         self.outcome.wrong += [str(each) for each in self._checker().check()]
