@@ -17,7 +17,7 @@ from typing import Final
 
 from headwater_lab.cluster_chaos.campaign import ChaoticCluster
 from headwater_lab.cluster_chaos.episode import MESH, NETWORKS, SHAPES, Setup
-from headwater_lab.cluster_chaos.faults import KINDS, Faults
+from headwater_lab.cluster_chaos.faults import KINDS, DiskFull, Faults
 from headwater_lab.cluster_chaos.nodes import DISKS
 from headwater_lab.cluster_chaos.small_disk import can_mount
 from headwater_lab.kill_campaign import KillCampaign, parser
@@ -51,6 +51,8 @@ def main() -> int:
     has_small_disks = can_mount()
     if not has_small_disks:
         print("no disk will be full: that needs root")
+        if DiskFull.kind in (arguments.fault or ()):
+            return 2
     only = tuple(KINDS[each] for each in arguments.fault or ())
     for disk in arguments.disk or ["sync"]:
         setup = Setup(

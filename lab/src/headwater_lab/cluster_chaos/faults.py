@@ -285,9 +285,11 @@ class Faults:
         if not self._turns:
             self._turns = list(self._kinds)
             random.shuffle(self._turns)
-        one = (*ONE, *SMALL)
-        kinds = [kind for kind in self._turns if kind in one] if len(free) < len(episode.nodes) else self._turns
-        kind = kinds[-1] if kinds else Freeze
-        if kind in self._turns:
-            self._turns.remove(kind)
+        is_second = len(free) < len(episode.nodes)
+        for place in reversed(range(len(self._turns))):
+            if not is_second or self._turns[place] in (*ONE, *SMALL):
+                kind = self._turns.pop(place)
+                break
+        else:
+            kind = Freeze
         return kind(episode, random, random.sample(free, 2 if kind in TWO else 1))

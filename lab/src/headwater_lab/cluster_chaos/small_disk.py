@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -31,11 +32,18 @@ def mount(folder: Path) -> None:
 
 
 def unmount(folder: Path) -> None:
+    """What is on it is kept, below."""
+    kept = folder.with_name(f"{folder.name}-kept")
+    shutil.copytree(folder, kept, ignore=shutil.ignore_patterns(BALLAST))
     _run("umount", "--lazy", str(folder))
+    folder.rmdir()
+    kept.rename(folder)
 
 
 def fill(folder: Path) -> None:
-    """To the last block."""
+    """To the last block; raises OSError if it is not one of these small disks."""
+    if not folder.is_mount():
+        raise OSError(f"{folder} is not a disk of its own")
     with (folder / BALLAST).open("wb") as file:
         free = os.statvfs(folder)
         size = free.f_bavail * free.f_frsize
