@@ -537,3 +537,21 @@ def test_all_sessions_are_told_as_fast_as_a_node_reads() -> None:
     net.later(1)
     assert b.links.sessions is not None and len(b.links.sessions.holding.holders) == 1500
     assert b.links.sessions.is_informed
+
+
+def test_what_waits_for_the_only_member_of_a_group_moves_with_the_qos_and_identifier_of_its_subscription() -> None:
+    net = mesh("a", "b")
+    a, b = net.nodes
+    member, _ = arrive(net, a, "x")
+    properties = Properties(subscription_identifiers=[7])
+    member.send(Subscribe(1, [SubscribeRequest("$share/g/t/#", 1)], properties))
+    net.settle()
+    member.lose()
+    publisher = present(net, a, "p")
+    publish(publisher, "t/1", b"waits", 2)
+    net.settle()
+    moved, _ = arrive(net, b, "x")
+    net.later(1)
+    [got] = [each for each in moved.packets() if isinstance(each, Publish)]
+    assert (got.payload, got.qos) == (b"waits", 1)
+    assert got.properties is not None and got.properties.subscription_identifiers == [7]

@@ -14,6 +14,8 @@ from headwater_lab.chaos.history import Event, History, Oddity
 from headwater_lab.chaos.publisher import Publisher
 from headwater_lab.chaos.world import World
 
+NEVER: Final = "never"
+"""Begins what is said of a client that did not come to its end."""
 IMPATIENT: Final = 1.0
 """Seconds of silence that are enough when it was in vain to wait once: something is wrong anyway."""
 
@@ -47,7 +49,7 @@ class Drain:
         if not self._wait(lambda: all(client.finished() for client in clients)):
             for client in clients:
                 if not client.finished():
-                    self._world.note(Oddity(self._world.now, client.name, f"never {what}: {client.state()}"))
+                    self._world.note(Oddity(self._world.now, client.name, f"{NEVER} {what}: {client.state()}"))
 
     def until_quiet(self, satisfied: Callable[[], bool]) -> None:
         """Until nothing comes any more and nothing is missing, or nothing has come for long."""

@@ -9,7 +9,15 @@ from typing import Any
 
 from headwater_lab.chaos.checker import Violation
 from headwater_lab.chaos.lives import BrokerFailed
-from headwater_lab.cluster_chaos.checker import CLUSTER_KINDS
+from headwater_lab.cluster_chaos.checker import (
+    CLUSTER_KINDS,
+    GROUP_TWICE,
+    QOS2,
+    RETAINED,
+    STUCK,
+    WILLS_MISSING,
+    WILLS_TWICE,
+)
 from headwater_lab.cluster_chaos.episode import ClusterEpisode, Setup
 from headwater_lab.cluster_chaos.faults import Faults
 from headwater_lab.kill_campaign import EpisodeOutcome, Part, Totals
@@ -21,6 +29,8 @@ class ChaoticCluster:
     faults: Faults
     healed: dict[str, list[float]] = field(default_factory=dict)
     """By kind of fault, seconds."""
+    takeovers: list[float] = field(default_factory=list)
+    """Seconds from CONNECT to CONNACK of clients that moved while nothing was wrong."""
 
     def part(self) -> Part:
         return Part(self.setup.disk, self._episode, _line, self._facts, CLUSTER_KINDS, at_least=1)
@@ -31,8 +41,9 @@ class ChaoticCluster:
             episode.run(faults)
         except BrokerFailed as error:
             text = str(error)
-            kind = "healing" if text.startswith("healing") else "node"
+            kind = "node" if "its log ends with" in text else STUCK
             episode.outcome.wrong.append(str(Violation(kind, len(episode.world.history.events), text)))
+        self.takeovers += episode.world.takeovers
         for kind, seconds in episode.healed:
             self.healed.setdefault(kind, []).append(seconds)
         if episode.outcome.wrong:
@@ -43,6 +54,7 @@ class ChaoticCluster:
         counts = totals.counts
         every = [seconds for each in self.healed.values() for seconds in each]
         return {
+            "figures": self._figures(totals, every),
             "faults": dict(sorted(totals.kills.items())),
             "episodes": totals.episodes,
             "network": self.setup.network,
@@ -53,11 +65,24 @@ class ChaoticCluster:
             "publish packets sent": counts["sent"],
             "messages acknowledged": counts["acknowledged"],
             "deliveries": counts["received"],
+            "moves": counts["moves"],
+            "wills": counts["wills"],
+            "taken over in s": _spread(self.takeovers),
+            "slowest drain in s": round(totals.longest.get("drain", 0.0), 3),
             "slowest start in s": round(totals.longest.get("start", 0.0), 3),
             "healed in s": {
                 "all": _spread(every),
                 **{kind: _spread(self.healed[kind]) for kind in sorted(self.healed)},
             },
+        }
+
+    def _figures(self, totals: Totals, healed: list[float]) -> dict[str, float]:
+        return {
+            "faults": totals.kills.total(),
+            "acknowledged_lost": totals.wrong["lost"],
+            **{kind: totals.wrong[kind] for kind in (QOS2, RETAINED, WILLS_TWICE, WILLS_MISSING, GROUP_TWICE, STUCK)},
+            "heal/p99_s": _spread(healed).get("p99", 0.0),
+            "takeover/p99_ms": round(1000 * _spread(self.takeovers).get("p99", 0.0), 1),
         }
 
 

@@ -1,19 +1,49 @@
-"""What must not be, where nodes may be no members for a while: then nobody owes them anything, nor they others."""
+"""What must not be in a cluster.
+
+Theory. The rules are those of `headwater_lab.chaos.checker`, whatever node a client is at, with these differences:
+
+- Nodes may be no members for a while: then nobody owes them anything, nor they others.
+- Order is kept between clients that stay. A publisher that moves has published at two nodes, and messages of a session
+  whose move a kill has interrupted may come before those that the old node still had.
+- A will is due when the connection of an accepted CONNECT ended without DISCONNECT. It must come to the watchers at all
+  nodes (else `wills_missing`), once (`wills_twice`). DISCONNECT calls it off; surely so if nothing was wrong with the
+  cluster then and for `CALM` seconds after, because the node must tell the will's deputy (docs/cluster.md).
+- A message that was sent once to a shared group must be received once. It may come again, to any member, if the
+  connection of who had it ended before, and not later than `ACKNOWLEDGED` seconds after it had been received: until
+  then the acknowledgement, which is sent at once, may not have been read or not be on disk. All else is `group_twice`.
+- Retained messages are compared at the end: at all nodes the same (`retained_divergent`); and, if no clock jumped, not
+  older than the last one acknowledged, since each topic has one writer.
+- `stuck` is what does not go on though nothing is wrong: a cluster that does not heal, a client that cannot connect, a
+  flight that does not end (episode.py has the limits).
+- With a clock that jumps nothing is known of what expires.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from headwater_lab.chaos.checker import KINDS, Checker, Violation
 from headwater_lab.chaos.claims import END
-from headwater_lab.chaos.history import Event, History, Note
+from headwater_lab.chaos.draining import NEVER
+from headwater_lab.chaos.history import Connecting, Disconnected, Event, History, Leaving, Note, Received, Shown
 from headwater_lab.chaos.sessions import SLACK
 from headwater_lab.chaos.spans import Span
-from headwater_lab.cluster_chaos.world import home
+from headwater_lab.cluster_chaos.world import home, stays
 
-CLUSTER_KINDS: Final = (*KINDS, "healing", "node")
+WILLS_TWICE: Final = "wills_twice"
+WILLS_MISSING: Final = "wills_missing"
+GROUP_TWICE: Final = "group_twice"
+RETAINED: Final = "retained_divergent"
+QOS2: Final = "qos2_twice"
+STUCK: Final = "stuck"
+CLUSTER_KINDS: Final = (*KINDS, QOS2, RETAINED, WILLS_TWICE, WILLS_MISSING, GROUP_TWICE, STUCK, "node")
+CALM: Final = 1.0
+ACKNOWLEDGED: Final = 5.0
+CLOCK: Final = "clock jumps"
 
 
 @dataclass(slots=True)
@@ -37,6 +67,13 @@ class Fault(Event):
     text: str
 
 
+@dataclass(slots=True)
+class Calm(Event):
+    """From here on nothing is wrong with the cluster, or it is over with that."""
+
+    is_calm: bool
+
+
 class ClusterChecker(Checker):
     """`on_the_way`: seconds for which what a node has sent may be held back, by a link that is cut or a node that is
     stopped."""
@@ -44,6 +81,7 @@ class ClusterChecker(Checker):
     def __init__(self, history: History, on_the_way: float) -> None:
         super().__init__(history)
         self._on_the_way = SLACK + on_the_way
+        self._clock_jumped = any(isinstance(event, Fault) and CLOCK in event.text for event in history.events)
         self._apart: list[tuple[str, int, int]] = []
         parted: dict[str, int] = {}
         for place, event in enumerate(history.events):
@@ -52,10 +90,121 @@ class ClusterChecker(Checker):
             elif isinstance(event, Rejoined):
                 self._apart.append((event.node, parted.pop(event.node), place))
         self._apart += [(node, place, END) for node, place in parted.items()]
+        self._doubt_wills()
+
+    def check(self) -> list[Violation]:
+        return [*super().check(), *self.group_twice()]
 
     def _is_short(self, note: Note) -> bool:
         """Whether it may have expired: an episode may take minutes, and what waits for a lazy client is old then."""
-        return note.expiry is not None and note.expiry < self.events[-1].at - self.events[0].at + SLACK
+        if note.expiry is None:
+            return False
+        return self._clock_jumped or note.expiry < self.events[-1].at - self.events[0].at + SLACK
+
+    # ---- lost and doubled --------------------------------------------------------------------------------------
+
+    def lost(self) -> Iterator[Violation]:
+        for found in super().lost():
+            if found.text.startswith("will "):
+                found.kind = WILLS_MISSING
+            yield found
+
+    def doubled(self) -> Iterator[Violation]:
+        for found in super().doubled():
+            event = self.events[found.place]
+            assert isinstance(event, Received)
+            if self.history.notes[event.message].will:
+                found.kind = WILLS_TWICE
+            elif event.qos == 2:
+                found.kind = QOS2
+            yield found
+
+    def reordered(self) -> Iterator[Violation]:
+        for found in super().reordered():
+            event = self.events[found.place]
+            assert isinstance(event, Received)
+            if stays(event.client) and stays(self.history.notes[event.message].publisher):
+                yield found
+
+    def odd(self) -> Iterator[Violation]:
+        for found in super().odd():
+            if f": {NEVER} " in found.text:
+                found.kind = STUCK
+            yield found
+
+    # ---- wills -------------------------------------------------------------------------------------------------
+
+    def _doubt_wills(self) -> None:
+        """Whether a will was called off is known only of a cluster in which nothing was wrong."""
+        wills: dict[str, int] = {}
+        left: dict[int, float] = {}
+        troubles = self._troubles()
+        for event in self.events:
+            match event:
+                case Leaving():
+                    left[wills.get(event.client, 0)] = event.at
+                case Connecting():
+                    wills[event.client] = event.will
+        for will, span in self.spans.items():
+            if span.called_off and any(since < left[will] + CALM and left[will] < until for since, until in troubles):
+                span.called_off = False
+
+    def _troubles(self) -> list[tuple[float, float]]:
+        """When something was wrong, from when to when."""
+        found, since = [], self.events[0].at if self.events else 0.0
+        is_calm = False
+        for event in self.events:
+            if isinstance(event, Calm) and event.is_calm != is_calm:
+                is_calm = event.is_calm
+                if is_calm:
+                    found.append((since, event.at))
+                else:
+                    since = event.at
+        return found if is_calm else [*found, (since, float("inf"))]
+
+    # ---- groups ------------------------------------------------------------------------------------------------
+
+    def group_twice(self) -> Iterator[Violation]:
+        ends: dict[str, list[int]] = defaultdict(list)
+        for place, event in enumerate(self.events):
+            if isinstance(event, Disconnected):
+                ends[event.client].append(place)
+        for message, received in self.received.items():
+            note = self.history.notes.get(message)
+            if note is None or self.spans[message].times != 1:
+                continue
+            had: tuple[int, Received] | None = None
+            for place, event in received:
+                if self._group(event.client, note.topic) is None:
+                    continue
+                if had is not None and not self._may_come_again(had, place, ends[had[1].client]):
+                    text = f"message {message} of {note.publisher} came to {event.client}"
+                    yield Violation(GROUP_TWICE, place, f"{text}, and {had[1].client} had got it (event {had[0]})")
+                had = place, event
+
+    def _may_come_again(self, had: tuple[int, Received], place: int, ends: list[int]) -> bool:
+        number = bisect_right(ends, had[0])
+        if number == len(ends) or ends[number] > place:
+            return False
+        return self.events[ends[number]].at < had[1].at + ACKNOWLEDGED
+
+    # ---- retained ----------------------------------------------------------------------------------------------
+
+    def stale(self) -> Iterator[Violation]:
+        """Of what was shown last at each node."""
+        last = {event.client: place for place, event in enumerate(self.events) if isinstance(event, Shown)}
+        shown = [event for event in (self.events[place] for place in last.values()) if isinstance(event, Shown)]
+        for topic in sorted({topic for each in shown for topic in each.found}):
+            found = {each.client: each.found.get(topic, 0) for each in shown}
+            if len(set(found.values())) > 1:
+                yield Violation(RETAINED, max(last.values()), f"{topic} differs: {found}")
+        if not self._clock_jumped:
+            for violation in super().stale():
+                if violation.place in last.values():
+                    violation.kind = RETAINED
+                    yield violation
+
+    # ---- nodes that are apart ----------------------------------------------------------------------------------
 
     def _owed(self, note: Note, span: Span) -> Iterator[set[str]]:
         for clients in super()._owed(note, span):
@@ -71,6 +220,8 @@ class ClusterChecker(Checker):
 
     def expired(self) -> Iterator[Violation]:
         """Time counts wherever a message waits, also for another node; not while it is on its way there."""
+        if self._clock_jumped:
+            return
         for expiry, span, place, event in self._expiring():
             waited = event.at - self.events[span.acknowledged].at
             text = f"message {event.message} came to {event.client} {waited:.1f} s after it was acknowledged"

@@ -8,29 +8,37 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from headwater.node.links.settings import ClusterSettings
+from headwater.wire.packets import V311
 from headwater_lab.chaos.draining import Drain, count
 from headwater_lab.chaos.history import Acknowledged, Received, Sent, Settled
 from headwater_lab.chaos.lives import BrokerFailed
 from headwater_lab.chaos.subscriber import Subscriber
-from headwater_lab.cluster_chaos.checker import ClusterChecker, Fault, Parted, Rejoined
-from headwater_lab.cluster_chaos.faults import APART, LONGEST, FaultOf, Faults
+from headwater_lab.chaos.visitors import Prober
+from headwater_lab.cluster_chaos.checker import Calm, ClusterChecker, Fault, Parted, Rejoined
+from headwater_lab.cluster_chaos.faults import ALONE, APART, LONGEST, FaultOf, Faults
 from headwater_lab.cluster_chaos.healing import Healing
 from headwater_lab.cluster_chaos.namespaces import Namespaces
 from headwater_lab.cluster_chaos.nodes import ClusterNode
 from headwater_lab.cluster_chaos.population import populate
 from headwater_lab.cluster_chaos.relay import Relay
-from headwater_lab.cluster_chaos.world import ClusterWorld, home
+from headwater_lab.cluster_chaos.roving import REGISTER, Rover
+from headwater_lab.cluster_chaos.small_disk import mount, unmount
+from headwater_lab.cluster_chaos.world import ClusterWorld
 from headwater_lab.kill_campaign import EpisodeOutcome
 
-NODES: Final = ("a", "b", "c")
+NODES: Final = "abcdefg"
+SIZES: Final = (3, 3, 4, 5, 7)
+"""Of clusters, unless one is said."""
 NETWORKS: Final[dict[str, type[Relay] | type[Namespaces]]] = {"relay": Relay, "namespaces": Namespaces}
 MESH: Final = "mesh"
 SHAPES: Final = {
-    MESH: {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]},
+    MESH: {},
     "ring": {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]},
     "line": {"a": ["b"], "b": ["a", "c"], "c": ["b"]},
 }
-"""Who is linked with whom; but for the mesh, by `cluster.neighbours`: messages are relayed."""
+"""Who of three is linked with whom, by `cluster.neighbours`: messages are relayed, and sessions and groups are each
+node's own. In a mesh, all."""
 HEAL_LIMIT: Final = 60.0
 """Seconds within which a cluster has to be healed."""
 LINK_LIMIT: Final = 30.0
@@ -41,6 +49,12 @@ TWO_AT_A_TIME: Final = 0.25
 TWO_FAULTS: Final = "two faults at a time"
 NOT_HEALED: Final = 0.2
 """How often the next fault does not wait until the cluster is healed."""
+HOPS: Final = 3
+"""Moves whose time is taken after each fault."""
+HOP_LIMIT: Final = 15.0
+AGREE_LIMIT: Final = 45.0
+"""Seconds after which all nodes have the same retained messages: nodes compare them every half minute."""
+WILL_AFTER: Final = "will_after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +66,20 @@ class Setup:
     shape: str
     heartbeat: float
     patience: float
+    size: int = 0
+    """Nodes; 0: 3 to 7."""
+    small_disks: bool = False
 
 
 class ClusterEpisode:
     def __init__(self, seed: int, folder: Path, setup: Setup, faults: Faults) -> None:
         self.random = Random(seed)
         self.patience_of_links = setup.patience
-        self.network = NETWORKS[setup.network](list(NODES), folder / "network.log")
-        self.nodes = {name: ClusterNode(name, folder, self.network, setup.disk) for name in NODES}
+        is_mesh = setup.shape == MESH
+        names = list(NODES[: setup.size or self.random.choice(SIZES)] if is_mesh else NODES[:3])
+        self.network = NETWORKS[setup.network](names, folder / "network.log")
+        self.nodes = {name: ClusterNode(name, folder, self.network, setup.disk) for name in names}
+        self._small_disks = setup.small_disks
         self.world = ClusterWorld(seed, self.nodes)
         self.outcome = EpisodeOutcome(seed)
         self.healed: list[tuple[str, float]] = []
@@ -67,24 +87,29 @@ class ClusterEpisode:
         self._faults = faults
         self.drain = Drain(self.world, SILENCE)
         self._is_peopled = False
-        populate(self.world, rate=15)
+        populate(self.world, rate=15, roving=is_mesh)
         settings = {
             "cluster.heartbeat": setup.heartbeat,
             "cluster.patience": setup.patience,
             "cluster.method": self.random.choice(("flood", "subscribe", "bloom")),
+            "cluster.session_lost": "wait",
             "max_inflight": self.random.choice((3, 1024)),
         }
-        self._neighbours = SHAPES[setup.shape]
+        if WILL_AFTER in ClusterSettings.model_fields:
+            settings[f"cluster.{WILL_AFTER}"] = 2 * setup.patience
+        self._neighbours = SHAPES[setup.shape] or {name: [each for each in names if each != name] for name in names}
         for name, node in self.nodes.items():
-            relaying = {} if setup.shape == MESH else {"cluster.neighbours": self._neighbours[name]}
+            relaying = {} if is_mesh else {"cluster.neighbours": self._neighbours[name]}
             node.settings = settings | relaying
         self.network.delay(self.random.choice((0.0, 0.0, 0.005, 0.05)))
 
     def run(self, faults: int) -> EpisodeOutcome:
         try:
-            for name in self.nodes:
+            for name, node in self.nodes.items():
+                if self._small_disks:
+                    mount(node.data)
                 self.start(name)
-            self._link()
+            self.link()
             self._subscribe()
             self.world.run_until(lambda: False, 0.5)
             while (left := faults - self.outcome.kills.total()) > 0:
@@ -96,11 +121,13 @@ class ClusterEpisode:
             self.world.close()
             for node in self.nodes.values():
                 node.close()
+                if self._small_disks:
+                    unmount(node.data)
             self.network.close()
 
     # ---- the beginning -----------------------------------------------------------------------------------------
 
-    def _link(self) -> None:
+    def link(self) -> None:
         """All nodes with each other: what is subscribed to from then on is known everywhere when it is acknowledged."""
         deadline = time.monotonic() + LINK_LIMIT
         while not all(node.is_linked_with(self._neighbours[name]) for name, node in self.nodes.items()):
@@ -128,9 +155,10 @@ class ClusterEpisode:
 
     def _suffer(self, left: int) -> None:
         """One fault, or two that overlap; then the cluster heals, or has no time to."""
-        free = list(NODES)
+        self._calm(False)
+        free = list(self.nodes)
         faults = [self._faults.choose(self, self.random, free)]
-        is_alone = type(faults[0]) in APART or left < 2
+        is_alone = type(faults[0]) in ALONE or left < 2
         if not is_alone and self.random.random() < TWO_AT_A_TIME:
             free = [node for node in free if node not in faults[0].nodes]
             faults.append(self._faults.choose(self, self.random, free))
@@ -148,7 +176,7 @@ class ClusterEpisode:
         if self.random.random() < NOT_HEALED and type(faults[0]) not in APART:
             self.world.run_until(lambda: False, self.random.uniform(0, 0.5))
             return
-        healing = Healing(self.world.history, time.monotonic(), list(NODES))
+        healing = Healing(self.world.history, time.monotonic(), list(self.nodes))
         kind = faults[0].kind if len(faults) == 1 else TWO_FAULTS
         if not self.world.run_until(healing.is_over, HEAL_LIMIT):
             raise BrokerFailed(f"healing: nothing came from {healing} {HEAL_LIMIT:g} s after {faults[0]}")
@@ -157,7 +185,28 @@ class ClusterEpisode:
         self.outcome.waited("healing", healing.seconds)
         self.healed.append((kind, healing.seconds))
         self._note(f"healed after {healing.seconds:.2f} s")
+        self._hop()
         self.world.run_until(lambda: False, self.random.uniform(0, 0.3))
+
+    def _hop(self) -> None:
+        """Clients move while nothing is wrong, and the time is taken."""
+        settled = self.world.run_until(lambda: all(each.ready for each in self._rovers()), HOP_LIMIT)
+        if not settled:
+            away = ", ".join(f"{each.name}: {each.state()}" for each in self._rovers() if not each.ready)
+            raise BrokerFailed(f"healed, and {HOP_LIMIT:g} s later clients are not connected: {away}")
+        self._calm(True)
+        hopping = self.random.sample(self._rovers(), min(HOPS, len(self._rovers())))
+        for each in hopping:
+            each.hop()
+        if not self.world.run_until(lambda: not any(each.hops for each in hopping), HOP_LIMIT):
+            names = ", ".join(each.name for each in hopping if each.hops)
+            raise BrokerFailed(f"nothing is wrong, and after {HOP_LIMIT:g} s these have not moved: {names}")
+
+    def _rovers(self) -> list[Rover]:
+        return [each for each in self.world.clients if isinstance(each, Rover)]
+
+    def _calm(self, is_calm: bool) -> None:
+        self.world.note(Calm(time.monotonic(), is_calm))
 
     def _note(self, text: str) -> None:
         self.world.note(Fault(time.monotonic(), text))
@@ -173,9 +222,8 @@ class ClusterEpisode:
         self.world.now = time.monotonic()
         if listens:
             self.outcome.waited("start", self.nodes[name].seconds_to_listen)
-            for client in self.world.clients:
-                if home(client.name) == name:
-                    client.wake = min(client.wake, self.world.now)
+            for client in self.world.clients_of(name):
+                client.wake = min(client.wake, self.world.now)
         return listens
 
     def terminate(self, name: str) -> None:
@@ -187,7 +235,11 @@ class ClusterEpisode:
         self.world.node_died(name)
 
     def part(self, name: str) -> None:
-        """A node is about to leave: what it is owed has to be there before."""
+        """A node is about to leave: what it is owed has to be there before, and sessions that move have gone."""
+        self.world.closed.add(name)
+        for rover in self._rovers():
+            if rover.node == name:
+                rover.cut(0.0)
         self.drain.calm(True)
         self.drain.finish("came to its end before a node left")
         self.drain.until_quiet(lambda: not any(self._checker().lost()))
@@ -210,18 +262,35 @@ class ClusterEpisode:
             self.world.run_until(lambda: False, 0.2)
 
     def rejoin(self, name: str) -> None:
-        self._link()
+        self.link()
         self.world.note(Rejoined(time.monotonic(), name))
+        self.world.closed.discard(name)
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
+        began = time.monotonic()
         self.drain.end_of_clients()
         self.drain.until_quiet(lambda: not any(self._checker().lost()))
+        self.outcome.waited("drain", time.monotonic() - began)
+        self._compare()
         self._come_back()
         self.outcome.wrong += [str(each) for each in self._checker().check()]
         for node in self.nodes.values():
             self.outcome.wrong += [f"node: {node.name}: {line}" for line in node.complaints()]
+
+    def _compare(self) -> None:
+        """Retained messages of all nodes, until they are the same or should be."""
+        probers = [Prober(self.world, f"probe@{name}", V311, f"{REGISTER}/#") for name in self.nodes]
+        for each in probers:
+            each.calm = True
+        self.world.clients += probers
+        self.drain.finish("was shown what is retained")
+        deadline = time.monotonic() + AGREE_LIMIT
+        while any(each.found != probers[0].found for each in probers) and time.monotonic() < deadline:
+            for each in probers:
+                each.look_again()
+            self.drain.finish("was shown what is retained")
 
     def _come_back(self) -> None:
         """After a peaceful end nothing is left to deliver."""
@@ -230,7 +299,7 @@ class ClusterEpisode:
             self.terminate(name)
         for name in self.nodes:
             self.start(name)
-        self._link()
+        self.link()
         self.drain.finish("came back after a peaceful end")
         self.drain.until_quiet(lambda: True)
 
@@ -239,3 +308,7 @@ class ClusterEpisode:
 
     def _count(self) -> None:
         count(self.outcome.counts, self.world.history, Sent, Acknowledged, Received)
+        self.outcome.counts["moves"] = sum(each.moves for each in self._rovers())
+        wills = {note.message for note in self.world.history.notes.values() if note.will}
+        came = {each.message for each in self.world.history.events if isinstance(each, Received)}
+        self.outcome.counts["wills"] = len(wills & came)

@@ -8,6 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headwater.disk.crash_points import BROKER_POINTS
+from headwater_lab.cluster_chaos.checker import CLOCK
+from headwater_lab.cluster_chaos.small_disk import fill, make_room
 
 if TYPE_CHECKING:
     from headwater_lab.cluster_chaos.episode import ClusterEpisode
@@ -163,6 +165,67 @@ class Reset(FaultOf):
         pass
 
 
+class Partition(FaultOf):
+    """All nodes are in one of two parts, and neither hears of the other."""
+
+    kind = "partition"
+
+    def begin(self) -> None:
+        names = list(self.episode.nodes)
+        self._part = self.random.sample(names, self.random.randint(1, len(names) // 2))
+        self._each(self.episode.network.cut)
+
+    def _each(self, order: Callable[[str, str], None]) -> None:
+        for one in self._part:
+            for other in self.episode.nodes:
+                if other not in self._part:
+                    order(one, other)
+                    order(other, one)
+
+    def end(self) -> None:
+        self._each(self.episode.network.heal)
+
+
+class ClockJump(FaultOf):
+    """The time of day of a node jumps, ahead or back, by seconds or hours; and stays so, or not."""
+
+    kind = CLOCK
+
+    def begin(self) -> None:
+        self._by = self.random.choice((-1, 1)) * 10 ** self.random.uniform(0, 4)
+        self.episode.nodes[self.nodes[0]].jump(self._by)
+
+    def end(self) -> None:
+        if self.random.random() < 0.5:
+            self.episode.nodes[self.nodes[0]].jump(-self._by)
+
+
+class DiskFull(FaultOf):
+    kind = "disk full"
+
+    def begin(self) -> None:
+        fill(self.episode.nodes[self.nodes[0]].data)
+
+    def end(self) -> None:
+        make_room(self.episode.nodes[self.nodes[0]].data)
+
+
+class RollingRestart(FaultOf):
+    """All nodes, one after the other, as an operator would; each waits until the one before is linked again."""
+
+    kind = "rolling restart"
+    lasts = 0.0
+
+    def begin(self) -> None:
+        for name in self.random.sample(list(self.episode.nodes), len(self.episode.nodes)):
+            self.episode.terminate(name)
+            self.episode.start(name)
+            self.episode.link()
+
+    def end(self) -> None:
+        pass
+
+
 class Leave(FaultOf):
     kind = "leave and join again"
 
@@ -197,18 +260,24 @@ class Forget(FaultOf):
         self.episode.rejoin(self.nodes[0])
 
 
-ONE: Final = (Kill, KillAtPoint, KillAtPoint, Move, Freeze, Terminate, Isolate)
+ONE: Final = (Kill, KillAtPoint, KillAtPoint, Move, Freeze, Terminate, Isolate, ClockJump)
+SMALL: Final = (DiskFull,)
+"""Of nodes with small disks."""
 TWO: Final = (Cut, CutOneWay, Reset, KillTwo)
+ALL: Final = (Partition, RollingRestart)
 APART: Final = (Leave, Forget)
+ALONE: Final = (*ALL, *APART)
+"""Not at the same time as another fault."""
 
-KINDS: Final = {kind.kind: kind for kind in (*ONE, *TWO, *APART)}
+KINDS: Final = {kind.kind: kind for kind in (*ONE, *SMALL, *TWO, *ALL, *APART)}
 
 
 class Faults:
     """Each kind in its turn, in random order; those in which a node parts come seldom, or never. `only`: these."""
 
-    def __init__(self, apart: bool, only: tuple[type[FaultOf], ...] = ()) -> None:
-        self._kinds = only or (*ONE, *TWO, *ONE, *TWO, *(APART if apart else ()))
+    def __init__(self, apart: bool, small: bool, only: tuple[type[FaultOf], ...] = ()) -> None:
+        own = (*ONE, *(SMALL if small else ()))
+        self._kinds = only or (*own, *TWO, *ALL, *own, *TWO, *ALL, *(APART if apart else ()))
         self._turns: list[type[FaultOf]] = []
 
     def choose(self, episode: ClusterEpisode, random: Random, free: list[str]) -> FaultOf:
@@ -216,8 +285,11 @@ class Faults:
         if not self._turns:
             self._turns = list(self._kinds)
             random.shuffle(self._turns)
-        kinds = [kind for kind in self._turns if kind in ONE] if len(free) < 3 else self._turns
-        kind = kinds[-1] if kinds else Freeze
-        if kind in self._turns:
-            self._turns.remove(kind)
+        is_second = len(free) < len(episode.nodes)
+        for place in reversed(range(len(self._turns))):
+            if not is_second or self._turns[place] in (*ONE, *SMALL):
+                kind = self._turns.pop(place)
+                break
+        else:
+            kind = Freeze
         return kind(episode, random, random.sample(free, 2 if kind in TWO else 1))

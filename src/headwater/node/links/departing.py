@@ -186,12 +186,15 @@ class Departures:
         """All is with the new node. What waits for a group in which nobody else is here is the session's."""
         server, session = self.server, leaving.session
         for group in server.router.groups.of(session):
-            queue = server.sharing.queues.get(group)
-            if queue is not None and len(group) == 1 and not group.is_held:
+            queue, member = server.sharing.queues.get(group), group.member(session)
+            if queue is not None and len(group) == 1 and member is not None and not group.is_held:
                 while queue.first(server.hot.now) is not None:
                     delivery = queue.take()
                     server.delivering.fetch(delivery)
-                    self.moves.letter(leaving.to, Messages(leaving.move, (self._moved(delivery, 0),), session.lineage))
+                    given = server.sharing.delivery(group, member, delivery.message)  # with the QoS that was granted
+                    if given.qos:
+                        moved = (self._moved(given, 0),)
+                        self.moves.letter(leaving.to, Messages(leaving.move, moved, session.lineage))
                     server.delivering.forget(delivery)
         self.moves.letter(leaving.to, End(leaving.move))
         del self.leaving[leaving.move]
