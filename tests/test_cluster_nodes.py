@@ -209,6 +209,33 @@ def test_a_shared_group_has_members_at_all_nodes_and_outlives_one(nodes: Running
     assert got[before:] == list(range(4, 10 - before))
 
 
+def test_a_node_is_drained_and_restarted_without_loss(nodes: RunningNodes, tmp_path: Path) -> None:
+    a = nodes.start("--cluster", "demo", "--node", "a", "--data-dir", tmp_path / "a")
+    join = ("--join", f"localhost:{a.cluster_port}")
+    b = nodes.start("--cluster", "demo", "--node", "b", "--data-dir", tmp_path / "b", *join)
+    nodes.agree()
+    until(lambda: b.ask("status")["not_ready"] == "", nodes.said)
+    reader = ("-i", "reader", "-c", "-t", "jobs/#", "-q", 1)
+    with Subscribed("-p", b.port, *reader):
+        pass
+    for number in range(3):
+        pub("-p", b.port, "-t", "jobs/1", "-m", number, "-q", 1)
+    b.order("drain", "b", "--stay")
+    assert b.ask("status")["not_ready"] == "drained"
+    refused = headwater("sub", "-p", b.port, *reader, "-C", 1)
+    assert refused.returncode != 0 and b"another server" in refused.stderr
+    b.end()
+    pub("-p", a.port, "-t", "jobs/1", "-m", 3, "-q", 1)  # while it is away
+    done = headwater("sub", "-p", a.port, *reader, "-C", 4)
+    assert (done.returncode, done.stdout) == (0, b"0\n1\n2\n3\n"), done.stderr
+    b.start()
+    nodes.agree()
+    until(lambda: b.ask("status")["not_ready"] == "", nodes.said)
+    pub("-p", b.port, "-t", "jobs/1", "-m", 4, "-q", 1)
+    done = headwater("sub", "-p", b.port, *reader, "-C", 1)
+    assert (done.returncode, done.stdout) == (0, b"4\n"), done.stderr
+
+
 def test_orders(nodes: RunningNodes) -> None:
     a = nodes.start("--cluster", "demo", "--node", "a")
     b = nodes.start("--cluster", "demo", "--node", "b")

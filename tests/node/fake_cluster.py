@@ -51,7 +51,7 @@ class FakeCluster:
         if not self.left:
             return None
         left = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        return DrainView(DRAINING if left else DRAINED, False, 0, left, 2 * left, 3 * left, 0, ["c"] if left else [])
+        return DrainView(DRAINING if left else DRAINED, False, 0, left, 2 * left, 3 * left, 0, 0, ["c"] if left else [])
 
     def routes(self, topic: str) -> RouteView:
         wanted = [each.peer for each in self.links if each.state != "down"]

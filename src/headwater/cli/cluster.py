@@ -246,7 +246,7 @@ def drain(
 def _left(found: Mapping[str, Any]) -> str:
     """What is left of a node that is drained, in one line."""
     kinds = {"clients": "clients", "sessions": "sessions", "moving": "sessions on their way"}
-    kinds |= {"spooled": "messages to other nodes", "grouped": "messages of shared groups"}
+    kinds |= {"spooled": "messages to other nodes", "grouped": "messages of shared groups", "wills": "wills"}
     parts = [f"{found[key]:,} {text}" for key, text in kinds.items() if found[key]]
     away = f"; waits for {', '.join(found['waits_for'])}" if found["waits_for"] else ""
     return f"left: {', '.join(parts) or 'nothing'}{away}"

@@ -52,6 +52,7 @@ def test_what_is_left_of_a_drain(api: Api, fake: FakeCluster) -> None:
         "moving": 4,
         "spooled": 6,
         "grouped": 0,
+        "wills": 0,
         "waits_for": ["c"],
     }
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from headwater.client import Client as Device
+from headwater.client import ConnectError
+from headwater.node.broker import Broker
 from headwater.node.links.draining import AT_ONCE, LONGEST_WILL_WAIT, TAKE_ALONG, Draining
 from headwater.node.links.entry import Entry
 from headwater.node.links.view import DRAINED, DRAINING
 from headwater.wire.packets import Connack, Connect, Disconnect, Properties, Will
 from tests.node.links.memory import Net, Node, subscribe
+from tests.node.links.nodes import run, until
+from tests.node.links.test_cluster import cluster_of, linked, node, nodes, states
 from tests.node.links.test_sessions import (
     acknowledge,
     arrive,
@@ -26,6 +32,7 @@ from tests.node.links.test_sessions import (
 )
 from tests.node.memory import Client
 from tests.node.persistence.durable import DurableBroker
+from tests.node.transports.serving import HOST
 
 
 class Drain:
@@ -35,9 +42,12 @@ class Drain:
         self.net = net
         self.left: list[str] = []
         self.changes = 0
+        self.wills = 0
         self.address = address
         node = net.nodes[0]
-        self.draining = Draining(node.links, Entry(node.server), self.others, self.leave, self.changed)
+        self.draining = Draining(
+            node.links, Entry(node.server), self.others, self.leave, self.changed, lambda: self.wills
+        )
 
     def others(self) -> dict[str, str]:
         return {node.name: self.address.format(node.name) for node in self.net.nodes[1:]}
@@ -185,8 +195,8 @@ def test_a_client_may_take_its_session_along_itself() -> None:
     drain.begin()
     drain.go_on(TAKE_ALONG / 2)
     assert holders(net, "x") == ["a"] and drain.left == []
-    for node in (b, c):
-        assert arrive(net, node, "x")[1].session_present
+    for each in (b, c):
+        assert arrive(net, each, "x")[1].session_present
     drain.go_on(1)
     assert holders(net, "x") == ["c"] and drain.left == [DRAINED]
     quiet(net)
@@ -200,8 +210,8 @@ def test_a_client_that_comes_while_its_session_is_pushed_elsewhere_gets_it() -> 
         net.settle()
         drain = Drain(net)
         drain.order_only()
-        node = next(each for each in net.nodes if each.name == target)
-        client = begin(node, "x")
+        [there] = [each for each in net.nodes if each.name == target]
+        client = begin(there, "x")
         net.settle()
         connack, *rest = client.packets()
         assert isinstance(connack, Connack) and connack.reason == 0 and connack.session_present
@@ -298,6 +308,18 @@ def test_a_will_with_a_delay_is_not_published_early_and_not_lost() -> None:
         assert len(watcher.messages()) == 1 and holders(net, "x") == ["b"] and drain.left == [DRAINED]
 
 
+def test_a_drain_waits_for_wills_that_are_due() -> None:
+    net = mesh("a", "b")
+    drain = Drain(net)
+    drain.wills = 1
+    drain.begin()
+    view = drain.draining.view()
+    assert view is not None and (view.state, view.wills) == (DRAINING, 1)
+    drain.wills = 0
+    drain.go_on(0.2)
+    assert drain.left == [DRAINED]
+
+
 def test_a_node_that_stays_does_not_wait_for_one_that_is_away_if_all_is_on_disk() -> None:
     for is_durable, state in ((True, DRAINED), (False, DRAINING)):
         net = mesh("a", "b", "c", is_durable=is_durable)
@@ -326,7 +348,7 @@ def test_a_node_without_others_is_not_drained() -> None:
     with pytest.raises(ValueError, match="no other live node"):
         drain.begin()
     relaying = Node("r", neighbours=["a"])
-    alone = Draining(relaying.links, Entry(relaying.server), dict, nothing, nothing)
+    alone = Draining(relaying.links, Entry(relaying.server), dict, nothing, nothing, int)
     with pytest.raises(ValueError, match="neighbours"):
         alone.begin(False)
     assert arrive(net, net.nodes[0], "x")[1].reason == 0
@@ -334,3 +356,58 @@ def test_a_node_without_others_is_not_drained() -> None:
 
 def nothing(*_: Any) -> None:
     pass
+
+
+# ---- brokers over loopback -------------------------------------------------------------------------------------------
+
+
+def reader(broker: Broker) -> Device:
+    return Device(HOST, broker.port, client_id="reader", clean_start=False, session_expiry=1000)
+
+
+def test_a_node_says_where_clients_go_and_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.node.links.draining.TAKE_ALONG", 0.2)
+
+    async def body() -> None:
+        async with node("a") as a, node("b", a) as b:
+            await linked(a, b)
+            await until(lambda: nodes(b)["a"].mqtt != "")
+            await until(b.is_ready)
+            async with reader(b) as subscriber:
+                await subscriber.subscribe("t", qos=1)
+                will = Will("gone", b"", 1)
+                async with Device(HOST, b.port, client_id="mortal", will=will):
+                    cluster_of(b).drain("b", False)
+                    assert b.why_not_ready() == "draining" and not b.is_ready()
+                    with pytest.raises(ConnectError) as refused:
+                        async with Device(HOST, b.port):
+                            pass
+                    assert refused.value.reason == 0x9C
+                    await until(lambda: nodes(a)["b"].phase == "draining")
+                    await until(lambda: b.why_not_ready() == "drained")
+            await until(lambda: states(a)["b"] == "left")
+            async with Device(HOST, a.port) as publisher, reader(a) as subscriber:
+                await publisher.publish("t", b"later", qos=1)
+                async with asyncio.timeout(10):
+                    assert (await anext(aiter(subscriber.messages))).payload == b"later"
+            with pytest.raises(ValueError, match="has left"):
+                cluster_of(b).undrain("b")
+            cluster_of(b).join([cluster_of(a).address])
+            await linked(a, b)
+            assert b.is_ready()
+
+    run(body())
+
+
+def test_orders_for_another_node_are_refused() -> None:
+    async def body() -> None:
+        async with node("a") as a, node("b", a) as b:
+            await linked(a, b)
+            with pytest.raises(ValueError, match="this is node a: ask the admin API of node b"):
+                cluster_of(a).drain("b", False)
+            with pytest.raises(ValueError, match="there is no node x"):
+                cluster_of(a).undrain("x")
+            cluster_of(a).undrain("a")  # it is not drained: nothing to do
+            assert cluster_of(a).view().drain is None
+
+    run(body())

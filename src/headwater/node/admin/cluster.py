@@ -45,6 +45,7 @@ class DrainView(BaseModel):
     moving: int = Field(description="Sessions that another node has, but not yet all of them.")
     spooled: int = Field(description="What other nodes have not acknowledged.")
     grouped: int = Field(description="Messages that wait for shared groups whose members at other nodes take none.")
+    wills: int = Field(description="Wills that are due, and wait for their deputies.")
     waits_for: list[str] = Field(description="Nodes that are away and without which the drain does not end.")
 
 

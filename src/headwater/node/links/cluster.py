@@ -113,7 +113,10 @@ class Cluster:
         self._gossiping, self._seeking, self._redialing = gossiping, seeking, redialing
         self._observer = Observer(links, gossiping, redialing, history, self._wills)
         entry = Entry(self._server)
-        self._draining = Draining(links, entry, gossiping.others_that_serve, self._part, self._phase_changed)
+        self._draining = Draining(
+            *(links, entry, gossiping.others_that_serve, self._part, self._phase_changed),
+            lambda: self._wills.held,
+        )
         self._catching_up = CatchingUp(links, entry, self._is_alone, self._phase_changed, self.settings.catch_up_wait)
         self._links = links
 

@@ -61,7 +61,8 @@ WHY: Final = "this node is drained"
 
 class Draining:
     """`others` are the live members that serve clients, each with the address for clients, "" where it is not known;
-    `leave` leaves the cluster; `changed` is told when `state` is another one."""
+    `leave` leaves the cluster; `changed` is told when `state` is another one; `wills` is the number of those that are
+    due and not published yet (wills.py)."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Draining:
         others: Callable[[], dict[str, str]],
         leave: Callable[[], None],
         changed: Callable[[], None],
+        wills: Callable[[], int],
     ) -> None:
         self._links = links
         self._server = links.server
@@ -77,6 +79,7 @@ class Draining:
         self._leave = leave
         self._changed = changed
         self._members = others
+        self._wills = wills
         self._others: dict[str, str] = {}
         self._is_on = False
         self._stays = False
@@ -143,6 +146,7 @@ class Draining:
             0 if self._links.sessions is None else len(self._links.sessions.moving.departures.leaving),
             sum(end.spool.waiting for end in self._links.spooling.ends.values()),
             self._in_groups(),
+            self._wills(),
             self._waits_for(),
         )
 
@@ -170,11 +174,8 @@ class Draining:
     def _is_done(self) -> bool:
         sessions = self._links.sessions
         assert sessions is not None
-        wills = self._server.wills
-        if self._server.attaching.connected > self._own_connected() or self._session_count():
+        if self._server.attaching.connected > self._own_connected() or self._session_count() or self._wills():
             return False
-        if wills is not None and wills.is_waiting():
-            return False  # it is due, and a deputy is asked for it (wills.py)
         ends = self._links.spooling.ends
         if not self._stays or self._server.journal is None:
             is_owed = any(end.spool.waiting for end in ends.values())

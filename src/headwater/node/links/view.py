@@ -78,6 +78,8 @@ class DrainView(NamedTuple):
     """Messages and letters that other nodes have not acknowledged."""
     grouped: int
     """Messages that wait for shared groups whose members, at other nodes, take none."""
+    wills: int
+    """Wills that are due, and wait for their deputies."""
     waits_for: list[str]
     """Nodes that are away and without which it does not end."""
 
