@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from headwater.message import Message
 from headwater.node.links import will_notes as said
+from headwater.node.links.deputies import Copy, Owner
 from headwater.node.persistence.records import record_of
 from headwater.peering.frames.frame import MalformedFrame, Publisher, Refuse
 from tests.node.links.memory import peer_of
@@ -594,3 +597,37 @@ def test_a_session_that_moves_leaves_its_will_behind() -> None:
     world.restart("a")
     world.later(60)
     assert world.published == {b"at once": 1, b"new": 1, b"newer": 1}
+
+
+def test_wills_of_two_clients_whose_claims_have_the_same_time_are_both_published() -> None:
+    """A node whose clock was an hour ahead gave them times one after the other, and each move is one later."""
+    world = World(sessions=True)
+    ahead = world.nodes["c"].links.sessions
+    assert ahead is not None
+    ahead.claims.clock.last = int((time.time() + 3600) * 1000) << 16
+    for name, client_id, payload in (
+        *(("c", "x", b"x1"), ("c", "y", b"y1")),
+        *(("b", "x", b"x2"), ("a", "x", b"x3"), ("a", "y", b"y2")),
+    ):
+        world.connect(name, client_id, payload)
+        world.settle()
+    x, y = (world.nodes["a"].server.sessions[client_id] for client_id in ("x", "y"))
+    assert x.claim_time == y.claim_time
+    assert world.published == {b"x1": 1, b"x2": 1, b"y1": 1}
+    world.lose("x")
+    world.lose("y")
+    world.later(5)
+    assert world.published == {b"x1": 1, b"x2": 1, b"y1": 1, b"x3": 1, b"y2": 1}
+    world.kill("a")
+    world.restart("a")
+    world.later(60)
+    assert world.published == {b"x1": 1, b"x2": 1, b"y1": 1, b"x3": 1, b"y2": 1}
+
+
+def test_a_node_that_gives_one_stamp_to_two_wills_has_one_copy_of_them() -> None:
+    owner = Owner("x")
+    for client_id in ("one", "two"):
+        owner.add(Copy(said.Told(1, 5, 0, 0, -1, client_id, b"will"), 0.0))
+    assert owner.clients == {"two": 5}
+    owner.pop(5)
+    assert (owner.clients, owner.copies, owner.size) == ({}, {}, 0)
