@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from headwater.message import Message
@@ -597,10 +599,33 @@ def test_a_session_that_moves_leaves_its_will_behind() -> None:
     assert world.published == {b"at once": 1, b"new": 1, b"newer": 1}
 
 
-def test_two_wills_with_one_stamp_do_not_confuse_a_deputy() -> None:
-    owner = Owner("a")
-    for client_id in ("x", "y"):
-        owner.add(Copy(said.Told(stamp=7, epoch=1, client_id=client_id, record=b"", expiry=0, delay=0, left=-1), 0.0))
-    assert list(owner.clients) == ["y"] and list(owner.copies) == [7]
-    owner.pop(7)
-    assert not owner.clients and not owner.copies and owner.size == 0
+def test_wills_of_two_clients_whose_claims_have_the_same_time_are_both_published() -> None:
+    """A node whose clock was an hour ahead gave them times one after the other, and each move is one later."""
+    world = World(sessions=True)
+    ahead = world.nodes["c"].links.sessions
+    assert ahead is not None
+    ahead.claims.clock.last = int((time.time() + 3600) * 1000) << 16
+    for name, client_id, payload in (
+        *(("c", "x", b"x1"), ("c", "y", b"y1")),
+        *(("b", "x", b"x2"), ("a", "x", b"x3"), ("a", "y", b"y2")),
+    ):
+        world.connect(name, client_id, payload)
+        world.settle()
+    assert world.published == {b"x1": 1, b"x2": 1, b"y1": 1}
+    world.lose("x")
+    world.lose("y")
+    world.later(5)
+    assert world.published == {b"x1": 1, b"x2": 1, b"y1": 1, b"x3": 1, b"y2": 1}
+    world.kill("a")
+    world.restart("a")
+    world.later(60)
+    assert world.published == {b"x1": 1, b"x2": 1, b"y1": 1, b"x3": 1, b"y2": 1}
+
+
+def test_a_node_that_gives_one_stamp_to_two_wills_has_one_copy_of_them() -> None:
+    owner = Owner("x")
+    for client_id in ("one", "two"):
+        owner.add(Copy(said.Told(1, 5, 0, 0, -1, client_id, b"will"), 0.0))
+    assert owner.clients == {"two": 5}
+    owner.pop(5)
+    assert (owner.clients, owner.copies, owner.size) == ({}, {}, 0)

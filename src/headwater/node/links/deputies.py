@@ -82,7 +82,7 @@ class Owner:
         before = self.clients.get(copy.client_id)
         if before is not None:
             self.pop(before)
-        self.pop(copy.stamp)  # no node gives a stamp twice: one that does has lost a will by its own fault
+        self.pop(copy.stamp)  # of another client, if its node does not keep to one stamp for each will
         self.copies[copy.stamp] = copy
         self.clients[copy.client_id] = copy.stamp
         self.size += copy.size

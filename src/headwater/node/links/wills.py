@@ -145,7 +145,10 @@ class Wills(Service):
     def set(self, session: Session) -> None:
         if self._links is None:
             return
-        stamp = session.will_stamp = session.claim_time or self._clock.stamp(_wall()).time
+        stamp = session.claim_time or self._clock.stamp(_wall()).time
+        while stamp in self._own:  # claims of two clients may have one time, if a node's clock was ahead
+            stamp += 1
+        session.will_stamp = stamp
         own = self._own[stamp] = OwnWill(stamp, session.client_id, "", session)
         self._appoint(own)
 
