@@ -49,6 +49,7 @@ OTHER: dict[str, Any] = {
     "cluster.patience": 50.0,
     "cluster.will_after": 20.0,
     "cluster.session_wait": 5.0,
+    "cluster.catch_up_wait": 20.0,
     "cluster.secret": SecretStr(TOKEN),
     **dict.fromkeys(("cluster.tls.certificate", "cluster.tls.key", "cluster.tls.ca"), "other"),
 }
