@@ -12,7 +12,7 @@ from headwater.node.links.entry import Entry
 from headwater.wire.packets import Connack, Connect, Publish
 from tests.node.links.memory import Net, Node, payloads
 from tests.node.links.nodes import run, until
-from tests.node.links.test_cluster import cluster_of, linked, node, nodes
+from tests.node.links.test_cluster import cluster_of, linked, links, node, nodes
 from tests.node.links.test_sessions import arrive, away, begin, present
 from tests.node.memory import Client
 from tests.node.transports.serving import HOST
@@ -145,6 +145,20 @@ def test_a_client_gets_its_session_of_another_node_as_soon_as_there_is_a_link() 
     assert payloads(client) == []
 
 
+def test_sessions_of_a_member_that_is_away_are_not_waited_for_without_end() -> None:
+    a, b = Starting("a"), Starting("b")
+    for each in (a, b):  # both have just started, and know a third one
+        each.node.links.join("c", is_known=True)
+    net = Net(a.node, b.node)
+    net.link(*net.nodes)
+    for _ in range(100):
+        net.later(0.09)
+    assert b.up.why == "catching up: sessions of a" and a.up.why == "catching up: sessions of b"
+    net.later(1)
+    net.later(0.1)
+    assert not a.up.is_on and not b.up.is_on
+
+
 def test_a_joining_node_says_that_it_is_not_ready_and_then_has_all() -> None:
     async def body() -> None:
         async with node("a") as a:
@@ -159,6 +173,20 @@ def test_a_joining_node_says_that_it_is_not_ready_and_then_has_all() -> None:
                     assert b.is_ready() and len(b.server.router.retained) == 200
                 await linked(a, b)
                 await until(lambda: nodes(a)["b"].phase == nodes(b)["b"].phase == "serving")
+
+    run(body())
+
+
+def test_a_node_is_ready_soon_although_another_one_is_away() -> None:
+    """The first one knows that nobody else has sessions, and tells so."""
+
+    async def body() -> None:
+        async with node("a") as a:
+            async with node("b", a) as b:
+                await linked(a, b)
+            async with node("c", a, catch_up_wait=600) as c:
+                await until(c.is_ready)
+                assert "b" in links(c)
 
     run(body())
 

@@ -29,7 +29,7 @@ from tests.node.transports.serving import HOST, PATIENCE
 def node(name: str, folder: Path, *others: Broker, **cluster: Any) -> Broker:
     joined = [each.cluster.address for each in others if each.cluster is not None]
     given: dict[str, Any] = {"name": "test", "node": name, "host": HOST, "port": 0, "join": joined, "heartbeat": 0.1}
-    settings = ClusterSettings(**{**given, "patience": 1.0, **cluster})
+    settings = ClusterSettings(**{**given, "patience": 1.0, "catch_up_wait": 0, **cluster})
     return Broker(Config(host=HOST, port=0, data_dir=str(folder / name), durability="sync", cluster=settings))
 
 

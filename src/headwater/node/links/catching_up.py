@@ -85,6 +85,8 @@ class CatchingUp:
     def start(self) -> None:
         """In a turn, when what is on disk has been recovered and links may come up."""
         self._began = self._server.hot.now
+        if self._is_alone():
+            self._is_first()
         if self._wait <= 0 or self._is_alone():
             return
         self._entry.close(min(self._wait, self._links.settings.session_wait), _refusal)
@@ -122,12 +124,19 @@ class CatchingUp:
 
     def _is_ready(self, although: str) -> None:
         self.stop()
+        if not self._links.spooling.ends:
+            self._is_first()
         if although:
             log.warning("takes clients although %s", although)
         else:
             log.info("has caught up, and takes clients")
         self._entry.open()
         self._changed()
+
+    def _is_first(self) -> None:
+        """Of its cluster: nobody has sessions that it does not know."""
+        if self._links.sessions is not None:
+            self._links.sessions.holding.is_first()
 
     # ---- comparing ---------------------------------------------------------------------------------------------------
 

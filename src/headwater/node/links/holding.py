@@ -50,6 +50,10 @@ class Holding:
             self._is_informed = True
         return self._is_informed or not self.ends
 
+    def is_first(self) -> None:
+        """Nobody is there who could know more: others are informed by this node."""
+        self._is_informed = True
+
     def tell_soon(self, news: Held | Move) -> None:
         self._news[news.client_id] = news
         if self._news_at is None:
@@ -86,7 +90,7 @@ class Holding:
             self.holders.tell(held)
         if holds.is_all:
             self.told_all.add(node)
-            self._is_informed = self._is_informed or holds.is_informed
+            self._is_informed = holds.is_informed or self.is_informed
 
     def forget(self, node: str) -> None:
         self.holders.forget(node)
