@@ -308,6 +308,30 @@ def test_a_will_with_a_delay_is_not_published_early_and_not_lost() -> None:
         assert len(watcher.messages()) == 1 and holders(net, "x") == ["b"] and drain.left == [DRAINED]
 
 
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_what_waits_for_a_shared_group_goes_along(is_durable: bool) -> None:
+    net = mesh("a", "b", "c", is_durable=is_durable)
+    a, b, c = net.nodes
+    for name in ("x", "y"):
+        away(net, a, name, "$share/g/t")
+    publisher = present(net, c, "p")
+    for number in range(6):
+        publish(publisher, "t", b"%d" % number, 1)
+    publish(present(net, a, "q"), "t", b"6", 1)
+    net.settle()
+    drain = Drain(net)
+    drain.begin()
+    drain.go_on()
+    found: list[bytes] = []
+    clients = [arrive(net, b, name)[0] for name in ("x", "y")]
+    for _ in range(10):
+        for client in clients:
+            found += acknowledge(net, client, client.packets())
+        drain.go_on(0.5)
+    assert sorted(found) == [b"%d" % number for number in range(7)] and drain.left == [DRAINED]
+    assert not a.server.sessions
+
+
 def test_a_drain_waits_for_wills_that_are_due() -> None:
     net = mesh("a", "b")
     drain = Drain(net)
