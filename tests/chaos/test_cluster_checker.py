@@ -21,7 +21,7 @@ from headwater_lab.chaos.history import (
     Subscribed,
     Subscribing,
 )
-from headwater_lab.cluster_chaos.checker import ACKNOWLEDGED, CLOCK, Calm, ClusterChecker, Fault
+from headwater_lab.cluster_chaos.checker import ACKNOWLEDGED, CLOCK, SEEN, Calm, ClusterChecker, Fault
 
 GROUP = "$share/crew/jobs/#"
 
@@ -78,6 +78,14 @@ def test_a_message_of_a_group_that_comes_to_two_members_is_found() -> None:
     message = story.publish("jobs/1", 1)
     assert story.receive("one", message).kinds() == []
     assert story.receive("two", message).kinds() == ["group_twice"]
+    story.now += SEEN
+    assert story.tell(Disconnected(0, "one")).kinds() == ["group_twice"]
+
+
+def test_a_connection_may_have_ended_before_its_client_sees_that() -> None:
+    story = crew()
+    message = story.publish("jobs/1", 1)
+    assert story.receive("one", message).receive("two", message).tell(Disconnected(0, "one")).kinds() == []
 
 
 @pytest.mark.parametrize("waits, kinds", [(0.0, []), (ACKNOWLEDGED + 1, ["group_twice"])])
@@ -162,3 +170,9 @@ def test_order_is_that_of_clients_that_stay() -> None:
     for note in story.history.notes.values():
         note.publisher = "pub@b"
     assert story.kinds() == ["reordered"]
+
+
+def test_a_client_may_be_told_to_come_back_later() -> None:
+    story = Story().tell(Oddity(0, "sub@a", "refused with 0x88"))
+    assert story.kinds() == []
+    assert story.tell(Oddity(0, "sub@a", "refused with 0x87")).kinds() == ["protocol"]

@@ -21,7 +21,8 @@ def chaos(folder: Path, disk: str, faults: int, seed: int, *arguments: str) -> t
     """Exit code and result."""
     result = folder / "result.json"
     words = [sys.executable, "-m", "headwater_lab.cluster_chaos", "--keep", str(folder), "--json", str(result)]
-    words += ["--disk", disk, "--kills", str(faults), "--per-episode", str(faults), "--seed", str(seed), *arguments]
+    words += ["--disk", disk, "--kills", str(faults), "--per-episode", str(faults), "--seed", str(seed)]
+    words += ["--network", "relay", *arguments]
     finished = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert finished.returncode in (0, 1), finished.stderr
     assert result.exists(), finished.stderr

@@ -12,6 +12,7 @@ found; then the seed is said, and data folders, logs and the history are kept.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from typing import Final
 
@@ -30,9 +31,9 @@ COMMAND: Final = "nodes of a cluster, durability sync (forked for each life)"
 
 def _arguments() -> argparse.Namespace:
     about = "Kill, stop and cut off nodes of a cluster, and check what it promised."
-    options = parser("cluster-chaos", about, kills=200, of="faults, kills among them", per_episode=15, on="cluster")
+    options = parser("cluster-chaos", about, kills=1000, of="faults, kills among them", per_episode=15, on="cluster")
     options.add_argument("--disk", choices=DISKS, action="append", help="sync, unless said; repeat")
-    options.add_argument("--network", choices=NETWORKS, default="relay", help="namespaces need root, ip and nft")
+    options.add_argument("--network", choices=NETWORKS, help="namespaces, which need root, ip and nft; else a relay")
     options.add_argument("--shape", choices=SHAPES, default=MESH, help="of the cluster; not in a mesh, nodes relay")
     options.add_argument("--fault", choices=KINDS, action="append", help="all kinds, unless said; repeat")
     options.add_argument("--nodes", type=int, choices=range(2, 8), default=0, help="of a mesh; 3 to 7, unless said")
@@ -49,6 +50,8 @@ def main() -> int:
     arguments = _arguments()
     campaign = KillCampaign("cluster-chaos", COMMAND, arguments, WHOLE)
     has_small_disks = can_mount()
+    has_namespaces = has_small_disks and all(map(shutil.which, ("ip", "nft", "nsenter")))
+    network = arguments.network or ("namespaces" if has_namespaces else "relay")
     if not has_small_disks:
         print("no disk will be full: that needs root")
         if DiskFull.kind in (arguments.fault or ()):
@@ -56,7 +59,7 @@ def main() -> int:
     only = tuple(KINDS[each] for each in arguments.fault or ())
     for disk in arguments.disk or ["sync"]:
         setup = Setup(
-            *(disk, arguments.network, arguments.shape, arguments.heartbeat, arguments.patience, arguments.nodes),
+            *(disk, network, arguments.shape, arguments.heartbeat, arguments.patience, arguments.nodes),
             small_disks=has_small_disks,
         )
         campaign.kill(ChaoticCluster(setup, Faults(arguments.shape == MESH, has_small_disks, only)).part())
