@@ -23,7 +23,7 @@ from headwater.wire.packets import (
 )
 from tests.node.links.memory import BOOT, ROOMY, Net, Node, payloads, peer_of, subscribe
 from tests.node.links.test_receiving import message, run_of, spooling_peer
-from tests.node.memory import Client
+from tests.node.memory import Client, MemoryBroker
 from tests.node.persistence.durable import DurableBroker
 
 LASTS = Properties(session_expiry_interval=1000)
@@ -469,6 +469,17 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing() -> None:
     quiet(net)
     assert len(holders(net, "x")) == 1
     assert net.nodes[1].server.attaching.connected == 0
+
+
+def test_a_client_that_is_refused_after_it_was_claimed_leaves_nothing() -> None:
+    net = Net(Node("a", sessions=True), Node("b", MemoryBroker(Config(**ROOMY, max_sessions=1)), sessions=True))
+    net.link(*net.nodes)
+    net.settle()
+    clients = [begin(net.nodes[1], client_id) for client_id in ("x", "y")]
+    net.settle()
+    connacks = [each for client in clients for each in client.packets() if isinstance(each, Connack)]
+    assert [connack.reason for connack in connacks] == [0, 0x97]
+    quiet(net)
 
 
 def test_a_new_node_does_not_disturb_a_move() -> None:

@@ -212,7 +212,7 @@ class Claims:
     def _serve(self, claim: _Claim) -> None:
         self._forget_claim(claim)
         self.server.connecting.claimed(claim.channel, claim.packet, claim.auth_data, None)
-        self.granted.pop(claim.channel, None)  # it has gone, or was refused
+        self.granted.pop(claim.channel, None)  # it has gone
 
     def _is_late(self, claim: _Claim) -> None:
         """Who has not answered by now is taken for away."""

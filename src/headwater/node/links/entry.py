@@ -96,3 +96,7 @@ class Entry(SessionGate):
     def ended(self, session: Session) -> None:
         if self._behind is not None:
             self._behind.ended(session)
+
+    def refused(self, channel: Channel) -> None:
+        if self._behind is not None:
+            self._behind.refused(channel)

@@ -192,6 +192,9 @@ class _Gate(SessionGate):
     def ended(self, session: Session) -> None:
         self.sessions.ended(session)
 
+    def refused(self, channel: Channel) -> None:
+        self.sessions.claims.granted.pop(channel, None)
+
 
 def _always(node: str) -> bool:
     return True

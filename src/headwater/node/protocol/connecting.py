@@ -275,6 +275,8 @@ class Connecting:
             self.core.send(channel, Connack(False, CONNACK_311[reason]))
 
     def _refused(self, channel: Channel, refusal: Refusal) -> None:
+        if self.core.gate is not None:
+            self.core.gate.refused(channel)
         if refusal.text:  # those without one were logged when they were found out, or come too often (bans, rates)
             log.info("%r (%s) is refused: %s", channel.client_id, channel.address, refusal.text)
         self.refuse(channel, refusal.reason, refusal.text, refusal.server_reference)

@@ -101,6 +101,10 @@ class SessionGate:
     def ended(self, session: Session) -> None:
         raise NotImplementedError
 
+    def refused(self, channel: Channel) -> None:
+        """It is not served after all."""
+        raise NotImplementedError
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WillGate:
