@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from headwater.node.config import Config
+from headwater.node.hooks import Refusal
+from headwater.node.links.entry import Entry
 from headwater.peering.frames.frame import Publisher
 from headwater.peering.retained.clock import Stamp
 from headwater.peering.sessions import messages as said
@@ -472,10 +474,11 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing() -> None:
 
 
 def test_a_client_that_is_refused_after_it_was_claimed_leaves_nothing() -> None:
-    net = Net(Node("a", sessions=True), Node("b", MemoryBroker(Config(**ROOMY, max_sessions=1)), sessions=True))
-    net.link(*net.nodes)
-    net.settle()
-    clients = [begin(net.nodes[1], client_id) for client_id in ("x", "y")]
+    net = Net(Node("a", MemoryBroker(Config(**ROOMY, max_sessions=1)), sessions=True))
+    entry = Entry(net.nodes[0].server)
+    entry.close(10, lambda client_id: Refusal(0x88))
+    clients = [begin(net.nodes[0], client_id) for client_id in ("x", "y")]
+    entry.open()
     net.settle()
     connacks = [each for client in clients for each in client.packets() if isinstance(each, Connack)]
     assert [connack.reason for connack in connacks] == [0, 0x97]
