@@ -5,6 +5,7 @@ from __future__ import annotations
 from headwater.node.config import Config
 from headwater.node.hooks import Refusal
 from headwater.node.links.entry import Entry
+from headwater.node.persistence.recovery import end_moves
 from headwater.peering.frames.frame import Publisher
 from headwater.peering.retained.clock import Stamp
 from headwater.peering.sessions import messages as said
@@ -460,6 +461,26 @@ def killed(net: Net, victim: int) -> Net:
             again.link(nodes[victim], node)
     again.settle()
     return again
+
+
+def test_without_a_cluster_a_session_that_was_leaving_is_this_nodes_own() -> None:
+    net = mesh("a", "b", is_durable=True)
+    a, b = net.nodes
+    away(net, a, "x")
+    publish(present(net, a, "p"), "t/1", b"waits", 1)
+    net.settle()
+    begin(b, "x")
+    net.wires[0].move(1)
+    a.settle()
+    assert "x" not in a.server.sessions and isinstance(a.broker, DurableBroker)
+    alone = a.broker.crash(None)
+    end_moves(alone.server)
+    session = alone.server.sessions["x"]
+    assert session.moving is None and list(session.subscriptions) == ["t/#"]
+    alone.turn()
+    alone.settle()
+    again = alone.crash(None)
+    assert again.server.sessions["x"].moving is None and not again.server.moved
 
 
 def test_a_client_that_goes_while_it_waits_leaves_nothing() -> None:

@@ -14,7 +14,7 @@ from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.committing import ThreadCommitter
 from headwater.node.persistence.journal import NEVER_WITHHELD, Journal
-from headwater.node.persistence.recovery import recover
+from headwater.node.persistence.recovery import end_moves, recover
 from headwater.node.protocol.server import Server
 from headwater.store.store import Store
 
@@ -59,6 +59,8 @@ class Persistence:
         started = time.monotonic()
         try:
             recovered = recover(server, backend, self.journal)
+            if not config.cluster.enabled:
+                end_moves(server)
         except BaseException:
             committer.close()
             raise

@@ -291,6 +291,26 @@ class Recovery:
         self.journal.left_out = self.left_out > 0
 
 
+def end_moves(server: Server) -> None:
+    """This node is in no cluster any more: sessions that were on their way are its own, unless their clients have other
+    ones here."""
+    ending, now = server.ending, server.hot.now
+    left, server.moved = server.moved, []
+    for session in left:
+        if session.client_id in server.sessions:
+            session.moving = None
+            ending.remove(session)
+            continue
+        server.sessions[session.client_id] = session
+        if session.expiry_interval != FOR_EVER:
+            ending.expire_at(session, now + session.expiry_interval)
+    for session in server.sessions.values():
+        if session.moving is not None:
+            session.moving = None
+            if server.journal is not None:
+                server.journal.session_changed(session)
+
+
 def recover(server: Server, backend: Backend, journal: Journal) -> Recovered:
     """Take up what is on disk. StorageError: a record cannot be understood."""
     collecting = gc.isenabled()
