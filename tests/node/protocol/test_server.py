@@ -174,7 +174,8 @@ def test_a_wall_clock_that_jumps_does_not_matter() -> None:
     shown = {node / "operations" / "logs.py", node / "protocol" / "tracing.py"}
     shown |= {node / name for name in ("access/tokens.py", "transports/contexts.py", "links/identity.py")}
     shown |= {
-        node / "links" / name for name in ("retaining.py", "sending.py", "claiming.py", "wills.py", "appointed.py")
+        node / "links" / name
+        for name in ("retaining.py", "sending.py", "claiming.py", "wills.py", "draining.py", "appointed.py")
     }
     shown |= set((PACKAGE / "node" / "persistence").rglob("*.py"))
     shown |= {PACKAGE / "node" / "delivery" / name for name in ("coordinator.py", "trimming.py")}

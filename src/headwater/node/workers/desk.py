@@ -59,6 +59,9 @@ class NodeDesk:
             trace.cancel()
         self._traces.clear()
 
+    def why_not_ready(self) -> str:
+        return "" if self.is_ready() else "no worker takes clients yet"
+
     def is_ready(self) -> bool:
         return any(each.link is not None for each in self._workers)
 
@@ -277,6 +280,12 @@ class NodeDesk:
         return False
 
     def cluster_method(self, method: str) -> bool:
+        return False
+
+    def cluster_drain(self, node: str, stay: bool) -> bool:
+        return False
+
+    def cluster_undrain(self, node: str) -> bool:
         return False
 
 
