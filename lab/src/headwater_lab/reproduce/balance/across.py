@@ -22,7 +22,6 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from headwater.fleet.process import free_port
 from headwater_lab import machine
 from headwater_lab.cluster.nodes import wait_for_links_of
 from headwater_lab.reproduce.balance import campaign, plan
@@ -119,7 +118,7 @@ def measure(setting: Setting, phase: tuple[float, ...], duration: float, progres
     ]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="headwater-across-")))
-        nodes = [_nodes(stack, each) for each in ARRANGEMENTS]
+        nodes = [_nodes(stack, each, folder) for each in ARRANGEMENTS]
         drivers = []
         for number, trial in enumerate(trials):
             board = folder / str(number)
@@ -139,15 +138,16 @@ def measure(setting: Setting, phase: tuple[float, ...], duration: float, progres
     return [_measured(*each) for each in zip(trials, outcomes, strict=True)]
 
 
-def _nodes(stack: ExitStack, arrangement: Arrangement) -> list[Process]:
+def _nodes(stack: ExitStack, arrangement: Arrangement, folder: Path) -> list[Process]:
+    """Linked by Unix sockets in this folder: a port that is free may be somebody's by the time that it is used."""
     names = NODES[: arrangement.nodes]
-    links = [free_port() for _ in names]
+    paths = [str(folder / f"{arrangement.name}-{name}.sock") for name in names]
     found = []
     for number, name in enumerate(names):
         cluster: dict[str, object] = {}
         if arrangement.nodes > 1:
-            cluster = {"name": "balance", "node": name, "host": "127.0.0.1", "port": links[number]}
-            cluster["join"] = [f"127.0.0.1:{port}" for port in links if port != links[number]]
+            cluster = {"name": "balance", "node": name, "unix": paths[number]}
+            cluster["join"] = [f"unix:{path}" for path in paths if path != paths[number]]
             if arrangement.has_neighbours:
                 cluster["neighbours"] = [other for other in names if other != name]
         words = f"node {name} of {arrangement.name}"
