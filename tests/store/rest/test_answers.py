@@ -116,6 +116,7 @@ def test_a_page_that_nobody_reads_is_counted() -> None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         stalled.close()
+        deadline = time.monotonic() + PATIENCE
         while served.context.answers.used:
             assert time.monotonic() < deadline
             time.sleep(0.01)
