@@ -1,0 +1,380 @@
+"""How a client comes to the home broker: from its first bytes until the broker has accepted it.
+
+    accept -> layers (PROXY header, TLS, WebSocket) -> a whole CONNECT -> dial the broker -> CONNACK -> the pair is open
+
+Theory. Until the broker has accepted it, a client is a stranger, and what strangers take has bounds of its own: their
+number, their bytes, and the time of each stage. For one more, the one that has been a stranger for longest gives way,
+so a crowd that says nothing keeps nobody out. The broker is dialed when the CONNECT is whole: who sends half of one
+costs the broker nothing. What is no CONNECT, or one of more than `LARGEST_OPENING` bytes, is led to the broker as it
+comes and not understood: the broker decides what it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import resource
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, NamedTuple
+
+from headwater.node.plane.channel import Channel
+from headwater.node.plane.turn import Turn
+from headwater.node.proxy.announcing import Version, proxy_header
+from headwater.node.proxy.pair import ASKED, DIALING, OPEN, OPENING, End, Opening, Pair
+from headwater.node.proxy.relay import Relay
+from headwater.node.proxy.tap import Watcher
+from headwater.node.proxy.tapping import Tap
+from headwater.node.transports.listener import Listener
+from headwater.node.transports.sockets import BACKLOG, address_text
+from headwater.node.transports.tls import Tls
+from headwater.wire.decode import decode_connect
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.framing import PacketReader
+from headwater.wire.packets import CONNECT
+
+log = logging.getLogger("headwater.proxy")
+
+LARGEST_OPENING: Final = 65536
+"""Bytes of a CONNECT that is understood."""
+ACCEPTS: Final = 32
+"""Connections that are accepted in a turn, by each listener."""
+LATER: Final = 1.0
+"""Seconds for which a listener is left alone that could not accept, and between two sweeps."""
+STRANGER: Final = 1024
+"""Bytes that a stranger takes beside what it has sent, about."""
+OTHER_FILES: Final = 64
+"""Descriptors that are not for clients: links, journal, logs."""
+
+
+class Target(NamedTuple):
+    """An address of the home broker; with a context, TLS is spoken there."""
+
+    address: tuple[str, int]
+    context: ssl.SSLContext | None = None
+    hostname: str | None = None
+
+    @property
+    def family(self) -> int:
+        return socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET
+
+
+@dataclass(frozen=True)
+class EnteringLimits:
+    max_connections: int = 100_000
+    max_unauthenticated: int = 4096
+    max_unauthenticated_memory: int = 64 * 1024 * 1024
+    connect_timeout: float = 10.0
+    dial_timeout: float = 5.0
+    answer_timeout: float = 30.0
+    """Seconds that the broker has to accept a client, AUTH exchange included."""
+    send_proxy: Version | Literal[""] = ""
+
+
+class Entering(Opening):
+    """Where clients come in. `target` says where the home broker is now; None: nobody knows."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        turn: Turn,
+        listeners: Sequence[Listener],
+        target: Callable[[], Target | None],
+        watcher: Watcher,
+        limits: EnteringLimits,
+    ) -> None:
+        super().__init__()
+        self.relay = relay
+        self.turn = turn
+        self.limits = limits
+        self.most = min(limits.max_connections, most_pairs())
+        self._listeners = listeners
+        self._target = target
+        self._watcher = watcher
+        self._strangers: OrderedDict[Pair, None] = OrderedDict()
+        self._memory = 0
+        self._pairs = 0
+        relay.opening = self
+
+    @property
+    def connections(self) -> int:
+        return self._pairs
+
+    def start(self) -> list[tuple[str, int]]:
+        """Serve who comes; returns the addresses, but those of Unix sockets."""
+        self.relay.start()
+        addresses: list[tuple[str, int]] = []
+        for listener in self._listeners:
+            listener.watch = self._watch
+            for each in listener.sockets:
+                each.listen(BACKLOG)
+                if not listener.settings.unix:
+                    addresses.append(each.getsockname()[:2])
+                self._listen(listener, each)
+        self._sweep()
+        return addresses
+
+    def close(self) -> None:
+        """Nobody comes in any more, and all go."""
+        for listener in self._listeners:
+            for each in listener.sockets:
+                self.relay.plane.unlisten(each.fileno())
+            listener.close()
+        self.relay.close()
+
+    # ---- accepting -----------------------------------------------------------------------------------------------
+
+    def _listen(self, listener: Listener, listening: socket.socket) -> None:
+        if not self.relay.is_closed and listening.fileno() >= 0:
+            self.relay.plane.listen(listening.fileno(), partial(self._accept, listener, listening))
+
+    def _accept(self, listener: Listener, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                connection, peer = listening.accept()
+            except BlockingIOError:
+                break
+            except OSError as error:
+                log.error("cannot accept a connection: %s; raise the limit of open files (ulimit -n)", error.strerror)
+                self.relay.plane.unlisten(listening.fileno())
+                self.relay.timers.at(self.relay.clock() + LATER, partial(self._listen, listener, listening))
+                self.relay.plane.wake()
+                return
+            try:
+                connection.setblocking(False)
+                self._come_in(listener, connection, listener.address_of(peer)[0])
+            except Exception:
+                self.relay.counters.failures += 1
+                log.exception("serving a new connection failed")
+                connection.close()
+        self.relay.close_sockets()
+
+    def _come_in(self, listener: Listener, connection: socket.socket, address: str) -> None:
+        relay = self.relay
+        relay.counters.accepted += 1
+        settings = listener.settings
+        is_full = settings.max_connections is not None and listener.connections >= settings.max_connections
+        if is_full or (self._pairs >= self.most and not self._give_way("max_connections")):
+            relay.counters.refused += 1
+            log.info("%s was turned away: %s reached max_connections", address, listener if is_full else "the proxy")
+            connection.close()
+            return
+        pair = Pair(address, relay.clock(), listener)
+        end = pair.client = End(connection, pair, True)
+        if settings.tls is not None or settings.protocol != "mqtt" or settings.proxy_protocol:
+            channel = Channel(self.turn, end.fd, connection.recv, connection.send)
+            channel.socket = connection
+            channel.address = address
+            if not listener.admit(channel):
+                connection.close()
+                return
+            end.carrier = channel
+        listener.connections += 1
+        self._pairs += 1
+        if len(self._strangers) >= self.limits.max_unauthenticated:
+            self._give_way("max_unauthenticated")
+        self._strangers[pair] = None
+        relay.add(end)
+        self._charge(pair, STRANGER + listener.weight)
+
+    def _watch(self, channel: Channel, readable: bool, writable: bool) -> None:
+        """TLS has something to say, or has said it."""
+        end = self.relay.ends.get(channel.fd)
+        if end is not None:
+            end.wants_writable = writable
+            self.relay.watch(end)
+
+    # ---- strangers -----------------------------------------------------------------------------------------------
+
+    def _charge(self, pair: Pair, size: int) -> None:
+        self._memory += size
+        pair.charge += size
+        while self._memory > self.limits.max_unauthenticated_memory and self._give_way("max_unauthenticated_memory"):
+            pass
+
+    def _give_way(self, why: str) -> bool:
+        """The one that has been a stranger for longest ends. False: there is none."""
+        oldest = next(iter(self._strangers), None)
+        if oldest is not None:
+            self._cut_off(oldest, f"{why} is reached")
+        return oldest is not None
+
+    def _cut_off(self, pair: Pair, why: str) -> None:
+        log.info("%s is cut off before the broker has accepted it: %s", pair.address, why)
+        self.relay.counters.cut_off += 1
+        self.relay.end(pair)
+
+    def _left(self, pair: Pair) -> None:
+        """It is a stranger no more."""
+        if pair in self._strangers:
+            del self._strangers[pair]
+            self._memory -= pair.charge
+            pair.charge = 0
+
+    def _sweep(self) -> None:
+        relay = self.relay
+        if relay.is_closed:
+            return
+        now = relay.clock()
+        limits = self.limits
+        patience = {OPENING: limits.connect_timeout, DIALING: limits.dial_timeout, ASKED: limits.answer_timeout}
+        for pair in [each for each in self._strangers if now > each.since + patience[each.stage]]:
+            if pair.stage == DIALING:
+                self._not_dialed(pair, "no answer")
+            else:
+                self._cut_off(pair, "it sent no CONNECT in time" if pair.stage == OPENING else "no CONNACK in time")
+        relay.sweep(now)
+        relay.timers.at(now + LATER, self._sweep)
+        relay.plane.wake()
+
+    # ---- a CONNECT -----------------------------------------------------------------------------------------------
+
+    def received(self, pair: Pair, data: bytes) -> None:
+        pair.opening += data
+        self._charge(pair, len(data))
+        if pair.stage != OPENING:
+            return  # it gave way itself
+        size = connect_size(pair.opening)
+        if size > len(pair.opening) and size <= LARGEST_OPENING:
+            return
+        if 0 < size <= LARGEST_OPENING:
+            self._understand(pair, pair.opening[:size])
+        if pair.tap is not None and len(pair.opening) > size:
+            pair.tap.from_client(pair.opening[size:])
+        self._dial(pair)
+
+    def _understand(self, pair: Pair, packet: bytes) -> None:
+        reader = PacketReader()
+        reader.feed(packet)
+        try:
+            frame = reader.next_frame()
+            assert frame is not None
+            pair.tap = Tap(decode_connect(frame[1]), self._watcher, partial(self.relay.go_on, pair))
+        except RemoteProtocolError as error:
+            log.info("the CONNECT of %s is not understood: %s", pair.address, error)
+
+    # ---- the home broker -----------------------------------------------------------------------------------------
+
+    def _dial(self, pair: Pair) -> None:
+        relay = self.relay
+        target = self._target()
+        if target is None:
+            self._not_dialed(pair, "its address is not known")
+            return
+        connection = socket.socket(target.family, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        broker = pair.broker = End(connection, pair, False)
+        client = pair.client
+        assert client is not None
+        client.other, broker.other = broker, client
+        broker.is_connecting = True
+        broker.waiting = self._header(pair, client) + pair.opening
+        broker.stuck_since = relay.clock()
+        relay.used += len(broker.waiting)
+        pair.opening = b""
+        self._next(pair, DIALING)
+        relay.add(broker)
+        relay.watch(client)
+        status = connection.connect_ex(target.address)
+        if status not in (0, errno.EINPROGRESS):
+            self._not_dialed(pair, os.strerror(status))
+        elif target.context is not None:
+            self._secure(broker, target)
+
+    def _header(self, pair: Pair, client: End) -> bytes:
+        version = self.limits.send_proxy
+        if not version:
+            return b""
+        door = client.connection.getsockname()
+        address = pair.address if client.carrier is None else client.carrier.address
+        return proxy_header(version, address, address_text(door[0], door[1]) if isinstance(door, tuple) else "")
+
+    def _secure(self, broker: End, target: Target) -> None:
+        connection = broker.connection
+        channel = broker.carrier = Channel(self.turn, broker.fd, connection.recv, connection.send)
+        channel.socket = connection
+        channel.address = address_text(*target.address)
+        assert target.context is not None
+        tls = Tls(
+            channel,
+            target.context,
+            lambda channel, _: self._secured(broker),
+            lambda wanted: self._watch(channel, True, wanted),
+            None,
+            target.hostname,
+            False,
+        )
+        channel.recv, channel.send_bytes, channel.transport = tls.recv, tls.send, tls
+
+    def _secured(self, broker: End) -> None:
+        broker.is_securing = False
+        self.relay.watch(broker)
+        if broker.other is not None:
+            self.relay.watch(broker.other)
+
+    def connected(self, pair: Pair) -> None:
+        broker = pair.broker
+        assert broker is not None
+        status = broker.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if status:
+            self._not_dialed(pair, os.strerror(status))
+            return
+        broker.is_connecting = False
+        self._next(pair, ASKED)
+        tls = None if broker.carrier is None else broker.carrier.transport
+        if isinstance(tls, Tls):
+            broker.is_securing = True
+            try:
+                tls.begin()
+            except OSError as error:
+                self._not_dialed(pair, str(error))
+                return
+        self.relay.watch(broker)
+        if broker.other is not None:
+            self.relay.watch(broker.other)
+
+    def accepted(self, pair: Pair) -> None:
+        pair.stage = OPEN
+        self._left(pair)
+
+    def closed(self, pair: Pair) -> None:
+        self._left(pair)
+        self._pairs -= 1
+        if pair.entrance is not None:
+            pair.entrance.connections -= 1
+
+    def _next(self, pair: Pair, stage: int) -> None:
+        pair.stage = stage
+        pair.since = self.relay.clock()
+
+    def _not_dialed(self, pair: Pair, why: str) -> None:
+        self.relay.counters.not_dialed += 1
+        log.info("%s ends: cannot connect to the broker: %s", pair.address, why)
+        self.relay.end(pair)
+
+
+def connect_size(data: bytes) -> int:
+    """Bytes of the CONNECT that begins here, as far as can be said: more than there are, if its header is not whole. 0:
+    it is none."""
+    if data[0] >> 4 != CONNECT:
+        return 0
+    length = 0
+    for number in range(4):
+        if len(data) < number + 2:
+            return len(data) + 1
+        byte = data[number + 1]
+        length |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            return length + number + 2
+    return 0
+
+
+def most_pairs() -> int:
+    """As many as there are descriptors for: two each."""
+    return max(1, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES) // 2)

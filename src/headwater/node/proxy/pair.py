@@ -1,0 +1,119 @@
+"""A client and its connection to the home broker: two sockets, what waits between them, and what the relay counts."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from headwater.node.plane.channel import Channel, Entrance
+from headwater.node.proxy.tapping import Tap
+
+OPENING: Final = 0
+"""The client's CONNECT is not whole: there is no connection to the broker yet."""
+DIALING: Final = 1
+ASKED: Final = 2
+"""The broker has the CONNECT."""
+OPEN: Final = 3
+"""The broker has accepted the client."""
+CLOSED: Final = 4
+
+FIRST_READ: Final = 2048
+LARGEST_READ: Final = 65536
+
+
+class End:
+    """One socket of a pair. `waiting`: bytes that its socket has not taken yet; while there are any, the other end is
+    not read from."""
+
+    def __init__(self, connection: socket.socket, pair: Pair, is_client: bool) -> None:
+        self.connection = connection
+        self.fd = connection.fileno()
+        self.recv: Callable[[int], bytes] = connection.recv
+        self.send: Callable[[bytes], int] = connection.send
+        self.pair = pair
+        self.is_client = is_client
+        self.other: End | None = None
+        self.carrier: Channel | None = None
+        """Holds the layers (TLS, WebSocket, PROXY header) where there are any."""
+        self.read_size = FIRST_READ
+        self.waiting = b""
+        self.stuck_since = 0.0
+        """When the socket last took something of what waits."""
+        self.events = 0
+        """What epoll is asked for."""
+        self.is_registered = False
+        self.is_connecting = False
+        self.is_securing = False
+        """A TLS handshake with the broker is under way."""
+        self.wants_writable = False
+        """TLS has something to say."""
+        self.has_ended = False
+        """Nothing more comes from here."""
+        self.is_shut = False
+        """It was told that nothing more comes."""
+
+
+class Pair:
+    def __init__(self, address: str, since: float, entrance: Entrance | None) -> None:
+        self.address = address
+        """Of the client, for people and for a PROXY header."""
+        self.entrance = entrance
+        self.stage = OPENING
+        self.since = since
+        """When the stage began."""
+        self.client: End | None = None
+        self.broker: End | None = None
+        self.tap: Tap | None = None
+        self.opening = b""
+        """What has come of the CONNECT."""
+        self.charge = 0
+        """Bytes that it counts with among those that are not connected."""
+        self.held_back = b""
+        """A SUBACK that waits to be released, and what stands behind it."""
+
+
+@dataclass
+class RelayCounters:
+    """What a relay counts; they only grow."""
+
+    accepted: int = 0
+    """Connections of clients."""
+    bytes_from_clients: int = 0
+    bytes_from_broker: int = 0
+    cut_off: int = 0
+    """Connections that gave way, or took too long, before the broker had accepted them."""
+    refused: int = 0
+    """Connections that were closed at once: `max_connections`."""
+    not_dialed: int = 0
+    """Clients for whom there was no connection to the broker."""
+    stuck: int = 0
+    """Connections that ended because one end took nothing for too long."""
+    blind: int = 0
+    """Clients whose packets could not be understood any more."""
+    failures: int = 0
+    """Of ours."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Opening:
+    """What leads from a new connection to a pair that is open (entering.py)."""
+
+    def received(self, pair: Pair, data: bytes) -> None:
+        """Bytes came from a client for which there is no connection to the broker yet."""
+        raise NotImplementedError
+
+    def connected(self, pair: Pair) -> None:
+        """The connection to the broker is there, or has failed: see its socket."""
+        raise NotImplementedError
+
+    def accepted(self, pair: Pair) -> None:
+        """The broker has accepted the client."""
+        raise NotImplementedError
+
+    def closed(self, pair: Pair) -> None:
+        """It is gone, whatever its stage was."""
+        raise NotImplementedError

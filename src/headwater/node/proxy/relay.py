@@ -1,0 +1,407 @@
+"""The relay: bytes of clients to the home broker, and back.
+
+Theory. What a proxy costs are calls of the system: a message that comes alone is one `recv` and one `send` in each
+direction, whatever is done in between. So the relay is made to find many messages in one read:
+
+- Its sockets are in an epoll of their own, which is one descriptor among others for the plane (node/plane/loop.py, or
+  any asyncio loop). A turn asks once which sockets are ready, reads each of them once, up to 64 KiB, and gives what it
+  read to the other socket in one send.
+- After a turn it rests, and does not even wait for its sockets, as long as that pays. What comes meanwhile is found
+  together. A rest is never longer than `PATIENCE` times the turn before it, so that who sends little to an idle relay
+  hardly waits; and longer than `SHORT` only while reads find several packets at once but few: then packets come faster
+  than they are fetched, and twice the rest is half the calls. Traffic in lock-step, one packet in each read, gains
+  nothing by long rests, and gets none. `LONGEST` bounds what is added to the delay.
+- Bytes are looked at by the tap alone (scanner.py): one addition per packet.
+
+Back-pressure. A socket that does not take all leaves the rest in `End.waiting`, and the other end is not read from
+until it has gone. So at most one read waits in each direction, and its sender meets a full socket, as without a proxy.
+When what waits in all ends reaches `max_memory`, reads are `SMALL_READ` bytes: beyond it, an end adds that at most.
+
+The end. What one end ends with (FIN) is told to the other behind all bytes, and reading in the other direction goes on:
+half-closed connections stay so. An end that fails (RST) takes the pair with it as soon as the other has what waits for
+it. Descriptors are closed when the turn ends, so that no event of this turn meets a newer socket of the same number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headwater.node.plane.loop import Plane
+from headwater.node.plane.polling import poll_of
+from headwater.node.plane.timers import Timers
+from headwater.node.proxy.pair import ASKED, CLOSED, LARGEST_READ, OPEN, OPENING, End, Opening, Pair, RelayCounters
+
+log = logging.getLogger("headwater.proxy")
+
+READABLE: Final = select.EPOLLIN
+WRITABLE: Final = select.EPOLLOUT
+MOST_EVENTS: Final = 128
+SMALL_READ: Final = 1024
+"""Bytes of a read while too much waits."""
+CONTROL_READ: Final = 4096
+"""Bytes of the next read from who sent a packet that matters: dealing with such takes longer than passing bytes on."""
+SHORT: Final = 0.0002
+LONGEST: Final = 0.002
+PATIENCE: Final = 4.0
+ENOUGH: Final = 16
+"""Packets in a read: resting longer would save little more."""
+SEVERAL: Final = 1.5
+"""Packets in a read, from which on they do not come one by one."""
+
+
+class Relay:
+    """`opening` is set before the first pair comes. All calls are from the loop's thread."""
+
+    opening: Opening
+
+    def __init__(self, plane: Plane, timers: Timers, max_memory: int, write_timeout: float) -> None:
+        self.plane = plane
+        self.timers = timers
+        self.max_memory = max_memory
+        self.write_timeout = write_timeout
+        self.counters = RelayCounters()
+        self.ends: dict[int, End] = {}
+        self.used = 0
+        """Bytes that wait in all ends."""
+        self.epoll = select.epoll()
+        self.fd = self.epoll.fileno()
+        self.poll: Callable[[float, int], list[tuple[int, int]]] = poll_of(self.epoll)
+        self.clock: Callable[[], float] = time.monotonic
+        self.is_listening = False
+        self.is_closed = False
+        self._closing: list[socket.socket] = []
+        self._packets = 0
+        self._reads = 0
+        self._small = 0
+
+    def start(self) -> None:
+        self._listen(True)
+
+    def close(self) -> None:
+        """End all connections."""
+        for end in list(self.ends.values()):
+            self.end(end.pair)
+        self._listen(False)
+        self.is_closed = True
+        self.close_sockets()
+        self.epoll.close()
+
+    def _listen(self, wanted: bool) -> None:
+        if wanted != self.is_listening:
+            self.is_listening = wanted
+            if wanted:
+                self.plane.listen(self.fd, self.turn, True)
+            else:
+                self.plane.unlisten(self.fd)
+
+    # ---- turns ---------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Serve all that are ready, once."""
+        if self.is_closed:
+            return
+        began = self.clock()
+        self._reads = self._packets = self._small = 0
+        events = self.poll(0.0, MOST_EVENTS)
+        ends = self.ends
+        for fd, mask in events:
+            end = ends.get(fd)
+            if end is None:
+                continue
+            try:
+                if mask & WRITABLE:
+                    self._writable(end)
+                if mask & ~WRITABLE and end.is_registered:
+                    self._readable(end, mask)
+            except Exception:  # one connection's end must never be the proxy's
+                self.counters.failures += 1
+                log.exception("serving a connection failed")
+                self.end(end.pair)
+        if self._closing:
+            self.close_sockets()
+        if not events:
+            self._listen(True)
+            return
+        now = self.clock()
+        self._listen(False)
+        self.timers.at(now + self._rest(now - began), self.turn)
+        self.plane.wake()
+
+    def _rest(self, took: float) -> float:
+        """Seconds until the next turn."""
+        most = SHORT
+        if self._packets > SEVERAL * self._reads and 2 * self._small > self._reads:
+            most = LONGEST
+        rest = PATIENCE * took
+        return rest if rest < most else most
+
+    def close_sockets(self) -> None:
+        closing = self._closing
+        self._closing = []
+        for each in closing:
+            each.close()
+
+    # ---- what epoll is asked for ---------------------------------------------------------------------------------
+
+    def add(self, end: End) -> None:
+        self.ends[end.fd] = end
+        self.watch(end)
+
+    def watch(self, end: End) -> None:
+        """Ask for what there is to be asked for now."""
+        if end.fd < 0:
+            return
+        events = 0
+        if end.is_connecting or end.wants_writable or (end.waiting and not end.is_securing):
+            events = WRITABLE
+        if self._is_read_from(end):
+            events |= READABLE
+        if not end.is_registered:
+            if events:
+                end.is_registered = True
+                end.events = events
+                self.epoll.register(end.fd, events)
+        elif events != end.events:
+            end.events = events
+            self.epoll.modify(end.fd, events)
+
+    @staticmethod
+    def _is_read_from(end: End) -> bool:
+        if end.has_ended or end.is_connecting:
+            return False
+        pair = end.pair
+        if pair.stage == OPENING or end.is_securing:
+            return True
+        other = end.other
+        if other is None or other.is_connecting or other.waiting:
+            return False
+        return end.is_client or not pair.held_back
+
+    def _unregister(self, end: End) -> None:
+        if end.is_registered:
+            end.is_registered = False
+            end.events = 0
+            self.epoll.unregister(end.fd)
+
+    # ---- in ------------------------------------------------------------------------------------------------------
+
+    def _readable(self, end: End, mask: int) -> None:
+        if end.events & READABLE == 0:
+            if mask & ~(READABLE | WRITABLE):
+                self._unregister(end)  # it is told again when it is read from again
+            return
+        size = end.read_size
+        if self.used > self.max_memory:
+            size = SMALL_READ
+        carrier = end.carrier
+        try:
+            data = end.recv(size) if carrier is None else carrier.recv(size)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._failed(end)
+            return
+        if not data:
+            self._ended(end)
+            return
+        got = len(data)
+        if got == end.read_size and got < LARGEST_READ:
+            end.read_size = got * 2
+        pair = end.pair
+        if end.is_client:
+            self.counters.bytes_from_clients += got
+            if pair.stage == OPENING:
+                self.opening.received(pair, data)
+            else:
+                self._from_client(pair, end, data)
+        else:
+            self.counters.bytes_from_broker += got
+            self._from_broker(pair, end, data)
+
+    def _from_client(self, pair: Pair, end: End, data: bytes) -> None:
+        tap = pair.tap
+        if tap is not None:
+            scanner = tap.of_client
+            before = scanner.packets
+            was_blind = tap.is_blind
+            if tap.from_client(data):
+                end.read_size = CONTROL_READ
+            if tap.is_blind and not was_blind:
+                self.counters.blind += 1
+            self._found(scanner.packets - before)
+        self.pass_on(end, data)
+
+    def _from_broker(self, pair: Pair, end: End, data: bytes) -> None:
+        tap = pair.tap
+        if tap is not None:
+            scanner = tap.of_broker
+            before = scanner.packets
+            held_from = tap.from_broker(data)
+            self._found(scanner.packets - before)
+            if held_from >= 0 and tap.holding:
+                pair.held_back = data[held_from:]
+                data = data[:held_from]
+                self.watch(end)
+            if pair.stage == ASKED and tap.is_accepted:
+                self.opening.accepted(pair)
+        if data:
+            self.pass_on(end, data)
+
+    def _found(self, packets: int) -> None:
+        self._reads += 1
+        self._packets += packets
+        if packets < ENOUGH:
+            self._small += 1
+
+    def go_on(self, pair: Pair) -> None:
+        """What was held back of it may go."""
+        data = pair.held_back
+        pair.held_back = b""
+        broker = pair.broker
+        if pair.stage == CLOSED or broker is None:
+            return
+        if data:
+            self.pass_on(broker, data)
+        self.watch(broker)
+        self._finish(broker)
+
+    # ---- out -----------------------------------------------------------------------------------------------------
+
+    def pass_on(self, end: End, data: bytes) -> None:
+        """Give to the other end what came from this one."""
+        other = end.other
+        if other is None or other.is_shut:
+            return
+        if other.waiting:
+            other.waiting += data
+            self.used += len(data)
+            return
+        try:
+            sent = other.send(data) if other.carrier is None else other.carrier.send_bytes(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._failed(other)
+            return
+        if sent < len(data):
+            other.waiting = data[sent:]
+            other.stuck_since = self.clock()
+            self.used += len(data) - sent
+            self.watch(other)
+            self.watch(end)
+
+    def _writable(self, end: End) -> None:
+        if end.is_connecting:
+            self.opening.connected(end.pair)
+            return
+        if not end.waiting or end.is_securing:
+            if end.carrier is not None and end.carrier.transport is not None:
+                end.carrier.transport.writable()
+            self.watch(end)
+            return
+        try:
+            sent = end.send(end.waiting) if end.carrier is None else end.carrier.send_bytes(end.waiting)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._failed(end)
+            return
+        if sent:
+            self.used -= sent
+            end.waiting = end.waiting[sent:]
+            end.stuck_since = self.clock()
+        if not end.waiting:
+            self.watch(end)
+            if end.other is not None:
+                self.watch(end.other)
+                self._finish(end.other)
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    def _ended(self, end: End) -> None:
+        """It has said that nothing more comes."""
+        end.has_ended = True
+        if end.other is None or end.pair.stage == OPENING:
+            self.end(end.pair)
+            return
+        self.watch(end)
+        self._finish(end)
+
+    def _finish(self, end: End) -> None:
+        """Tell the other end that nothing more comes from this one, if that is so and it has all the rest."""
+        other = end.other
+        if not end.has_ended or other is None or end.pair.stage == CLOSED:
+            return
+        if other.waiting or (end.pair.held_back and not end.is_client):
+            return
+        if other.has_ended:
+            self.end(end.pair)
+        elif not other.is_shut:
+            other.is_shut = True
+            shut(other)
+
+    def _failed(self, end: End) -> None:
+        """Its connection is broken; what it sent before still goes to the other end."""
+        other = end.other
+        end.has_ended = True
+        end.is_shut = True
+        self.used -= len(end.waiting)
+        end.waiting = b""
+        self._unregister(end)
+        if other is None:
+            self.end(end.pair)
+            return
+        other.has_ended = True
+        self.watch(other)
+        self._finish(end)
+
+    def end(self, pair: Pair) -> None:
+        """Close both of its sockets."""
+        if pair.stage == CLOSED:
+            return
+        self.opening.closed(pair)
+        pair.stage = CLOSED
+        pair.held_back = b""
+        for end in (pair.client, pair.broker):
+            if end is not None and end.fd >= 0:
+                self._unregister(end)
+                self.used -= len(end.waiting)
+                end.waiting = b""
+                del self.ends[end.fd]
+                end.fd = -1
+                if not end.is_shut:
+                    say_goodbye(end)
+                self._closing.append(end.connection)
+                end.other = None
+                end.carrier = None
+        if pair.tap is not None:
+            pair.tap.close()
+
+    def sweep(self, now: float) -> None:
+        """End the pairs of which one end has taken nothing for too long."""
+        limit = now - self.write_timeout
+        stuck = [each for each in self.ends.values() if each.waiting and each.stuck_since < limit] if self.used else []
+        for end in stuck:
+            if end.pair.stage in (ASKED, OPEN):
+                self.counters.stuck += 1
+                log.info("%s ends: its %s takes nothing", end.pair.address, "client" if end.is_client else "broker")
+                self.end(end.pair)
+        self.close_sockets()
+
+
+def say_goodbye(end: End) -> None:
+    """Of the layers, where there are any."""
+    if end.carrier is not None and end.carrier.transport is not None:
+        end.carrier.transport.end()
+
+
+def shut(end: End) -> None:
+    say_goodbye(end)
+    with contextlib.suppress(OSError):  # it is gone already, and reading from it tells
+        end.connection.shutdown(socket.SHUT_WR)
