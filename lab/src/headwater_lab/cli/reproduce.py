@@ -146,3 +146,21 @@ def edge(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
     with _told("edge", BrokerError, ProcessError, ExperimentError, StoreError, OSError):
         raise typer.Exit(run(quick, json, out, seed))
+
+
+@reproduce.command()
+def coordination(
+    quick: Quick = False,
+    json: Json = None,
+    out: Out = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Of each run at the limit; the paper has 60.")] = 60.0,
+    setup: Annotated[list[str] | None, typer.Option(help="This set-up only; may be repeated.")] = None,
+) -> None:
+    """Brokers that become one, by proxies or as a cluster: throughput, latency, loss, CPU; the limit of each set-up."""
+    from headwater.fleet.process import BrokerError
+    from headwater_lab.load import LoadError
+    from headwater_lab.reproduce.coordination.experiment import ExperimentError, run
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as by Ctrl-C, with all processes that we started
+    with _told("coordination", BrokerError, ExperimentError, LoadError, OSError):
+        raise typer.Exit(run(quick, json, out, seconds, setup or ()))
