@@ -27,7 +27,8 @@ PAPER_TIMES: Final = 3.0
 
 @dataclass(frozen=True)
 class Setup:
-    """Brokers of one kind, or as `kind` says, each behind a proxy or not. `figure`: the paper's that is like it."""
+    """`kind` says what it is made of (systems.py), `method` how nodes tell what they want. `figure`: the paper's, if it
+    has this set-up. `echo`: how a proxy knows what comes back."""
 
     name: str
     title: str
@@ -35,6 +36,7 @@ class Setup:
     count: int = 1
     method: str | None = None
     figure: int | None = None
+    echo: str = "auto"
 
     @property
     def paper(self) -> float | None:
@@ -56,6 +58,14 @@ FURTHER: Final = (
     Setup("ours", "one broker of ours", "cluster", 1, "subscribe"),
     Setup("cluster5-flood", "five of our brokers, flood", "cluster", 5, "flood"),
     Setup("cluster5-subscribe", "five of our brokers, subscribe", "cluster", 5, "subscribe"),
+    Setup(
+        "line5-paper",
+        "five brokers, proxies in a line, flood, the paper's loop detector",
+        "proxied",
+        5,
+        "flood",
+        echo="paper",
+    ),
     Setup("bridges5", "five Mosquittos in a line by its own bridges", "bridged", 5),
 )
 SETUPS: Final = {each.name: each for each in (*NAMED, *FURTHER)}

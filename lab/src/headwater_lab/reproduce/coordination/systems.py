@@ -86,7 +86,7 @@ def _proxied(setup: Setup, folder: Path, stack: ExitStack) -> System:
         # A proxy that names another which is not there yet would wait for it before it takes clients.
         join = [f"127.0.0.1:{links[number - 1]}"] if number else []
         settings = cluster_settings(f"n{number}", link, join, [f"n{each}" for each in neighbours], setup.method)
-        proxy = processes[f"proxy{number}"] = _proxy(stack, folder, broker.port, settings)
+        proxy = processes[f"proxy{number}"] = _proxy(stack, folder, broker.port, settings, setup.echo)
         ports.append(proxy.port)
     return System(ports, processes)
 
@@ -100,11 +100,12 @@ def cluster_settings(
     return settings if method is None else {**settings, "method": method}
 
 
-def _proxy(stack: ExitStack, folder: Path, broker: int, cluster: dict[str, object]) -> RunningBroker:
+def _proxy(stack: ExitStack, folder: Path, broker: int, cluster: dict[str, object], echo: str) -> RunningBroker:
     port = free_port()
     file = folder / f"proxy-{port}.toml"
     # Strings, numbers and lists of strings are written alike in JSON and TOML.
-    file.write_text("[cluster]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in cluster.items()))
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in cluster.items()]
+    file.write_text(f"[proxy]\necho = {json.dumps(echo)}\n[cluster]\n{''.join(lines)}")
     words = [sys.executable, "-m", "headwater", "proxy", "--broker", f"127.0.0.1:{broker}"]
     words += ["--listen", f"127.0.0.1:{port}", "--config", str(file), "--log-level", "error"]
     return _started(stack, words, port, folder)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from headwater_lab.reproduce.coordination.plan import FIXED, INTERVALS, LOCAL, PAPER_LARGE, PUBLISHERS, SETUPS, TOPICS
+from headwater_lab.reproduce.coordination.plan import (
+    FIXED,
+    INTERVALS,
+    LOCAL,
+    PAPER_LARGE,
+    PLACEMENTS,
+    PUBLISHERS,
+    SETUPS,
+    TOPICS,
+)
 from headwater_lab.reproduce.coordination.results import RULE, Key, Results, Spread, Step, Summary, limit
 from headwater_lab.reproduce.page import Table
 
 
 def all_tables(results: Results) -> list[Table]:
-    tables = [fixed_table(results), latency_table(results)]
+    tables = [fixed_table(results), latency_table(results), methods_table(results)]
     if results.steps:
         tables += [limits_table(results), steps_table(results), bars_table(results)]
     return [*tables, detector_table(results)]
@@ -41,6 +50,24 @@ def latency_table(results: Results) -> Table:
     figures = ("mean ± sd", "median", "least to most")
     head = ("probes, ms", *(f"{way}: {name}" for way in ("at one broker", "first to last") for name in figures))
     return Table(f"latency at an interval of {FIXED:g} ms", head, rows)
+
+
+def methods_table(results: Results) -> Table:
+    """Section 4.3: is flood better where subscribers are everywhere?"""
+    rows = []
+    for line in ("line5", "cluster5"):
+        for placement in PLACEMENTS:
+            flood, others = results.fixed.get((f"{line}-flood", placement)), ("subscribe", "bloom")
+            cells = []
+            for name in others:
+                other = results.fixed.get((f"{line}-{name}", placement))
+                if flood is not None and other is not None:
+                    cells += [f"{flood.cpu_per_delivered / other.cpu_per_delivered:.2f}"]
+                    cells += [f"{flood.projected / other.projected:.2f}"]
+            if len(cells) == 2 * len(others):
+                rows.append((f"{line}, {placement}", *cells))
+    head = ("flood over the other method", "subscribe: CPU", "projected limit", "bloom: CPU", "projected limit")
+    return Table("section 4.3: flood beside the methods that tell what is wanted", head, rows)
 
 
 def limits_table(results: Results) -> Table:
