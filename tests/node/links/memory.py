@@ -183,7 +183,8 @@ class FakePeer:
     ) -> None:
         self.node = node
         self.link, self.end = node.open("fake" if dialed else "", loopback)
-        self.hello = Hello(name, boot, "test", (1,), "subscribe", False, bytes(32))
+        services = tuple(each.name for each in node.links.post.services)
+        self.hello = Hello(name, boot, "test", (1,), "subscribe", False, bytes(32), services)
         self._reader = FrameReader(1 << 28)
         self._read = 0
         self.greeting: Hello | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from headwater.node.links.link import PROVING
+from headwater.node.links.turned_away import TELL_AGAIN
 from headwater.peering.frames.frame import Gossip, Heartbeat, Hello, Proof, Refuse, Synced
 from headwater.peering.frames.hello import encode_hello
 from headwater.peering.secret import proof
 from tests.node.links.memory import FakePeer, Net, Node, peer_of
 
 SECRET = b"a secret of the test"
+STRANGER = Hello("x", 1, "another", (1,), "subscribe", False, bytes(32))
 
 
 def refused(peer: FakePeer) -> str:
@@ -119,11 +121,46 @@ def test_a_node_that_speaks_no_version_of_ours_is_refused_in_words() -> None:
     assert reason == "the peer speaks frames of version 2, this node 1"
 
 
-def test_what_a_later_version_adds_to_its_hello_is_skipped() -> None:
-    peer = FakePeer(Node("b"))
-    body = encode_hello(peer.hello._replace(versions=(1, 2)))[6:] + b"what is new"
-    peer.say(b"HWPL" + len(body).to_bytes(2, "big") + body)
+@pytest.mark.parametrize("secret", [b"", SECRET])
+def test_what_a_later_version_adds_to_its_hello_is_skipped(secret: bytes) -> None:
+    """And counts for the proof of the join secret, which is over all that was said."""
+    peer = FakePeer(Node("b", secret=secret))
+    peer.hello = peer.hello._replace(versions=(1, 2), services=("tomorrow",), later=b"what is new")
+    peer.greet()
+    if secret:
+        peer.heard()
+        assert peer.greeting is not None
+        peer.send(proof(secret, peer.hello, peer.greeting))
     assert peer.is_up
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", encode_hello(STRANGER)], ids=["nonsense", "refused"])
+def test_strangers_do_not_fill_the_log(said: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "headwater.cluster")
+    node = Node("b")
+
+    def come(times: int) -> list[str]:
+        caplog.clear()
+        for _ in range(times):
+            peer = FakePeer(node)
+            peer.say(said)
+            assert peer.is_closed
+        return [record.getMessage() for record in caplog.records]
+
+    assert len(come(20)) == 1
+    node.broker.later(TELL_AGAIN - 0.1)
+    assert come(1) == []
+    node.broker.later(0.1)
+    (line,) = come(5)
+    assert line.endswith("(and 20 others since the last such line)")
+    assert node.links.turned_away.count == 26
+
+
+def test_a_node_that_was_linked_is_always_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node("b")
+    for _ in range(3):
+        peer_of(node).say(b"\xff" * 10)
+    assert caplog.text.count("sent what makes no sense") == 3
 
 
 def test_who_dials_an_upgraded_node_hears_why_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headwater.node.config import Config
 from headwater.node.links.post import LARGEST, Service
 from headwater.peering.frames.frame import MalformedFrame, Publisher, Refuse
-from headwater.wire.packets import Publish
-from tests.node.links.memory import ROOMY, Net, Node, pair, payloads, peer_of, publish, subscribe
+from headwater.wire.packets import Publish, Subscribe, SubscribeRequest
+from tests.node.links.memory import ROOMY, FakePeer, Net, Node, Wire, pair, payloads, peer_of, publish, subscribe
 from tests.node.links.test_receiving import message, run_of, spooling_peer
 from tests.node.persistence.durable import DurableBroker
 
@@ -37,12 +39,20 @@ class Diary(Service):
 
 
 def diaries(net: Net) -> list[Diary]:
-    found = []
-    for node in net.nodes:
-        diary = Diary()
+    """Nodes say at the beginning of a link what they have: they are linked anew."""
+    found = [Diary() for _ in net.nodes]
+    for node, diary in zip(net.nodes, found, strict=True):
         node.links.post.add(diary)
-        found.append(diary)
+    again(net)
     return found
+
+
+def again(net: Net) -> None:
+    for wire in net.wires[:]:
+        wire.cut()
+        net.wires.remove(wire)
+        net.link(*wire.nodes)
+    net.settle()
 
 
 def test_a_note_and_a_letter_come_once() -> None:
@@ -134,8 +144,8 @@ def test_the_largest_letter_is_a_packet() -> None:
     assert LARGEST + len("$headwater/diary") + 16 < 1 << 28
 
 
-def test_a_letter_for_an_unknown_service_or_of_nonsense_ends_the_link() -> None:
-    for topic, body in (("$headwater/none", b""), ("$headwater/diary", b"nonsense"), ("$headwater", b"")):
+def test_nonsense_ends_the_link() -> None:
+    for topic, body in (("$headwater/diary", b"nonsense"), ("$headwater", b"")):
         node = Node("b")
         node.links.post.add(Diary())
         peer = peer_of(node)
@@ -152,6 +162,93 @@ def test_a_letter_that_comes_again_is_taken_once() -> None:
     run = run_of(message(b"one", 1, "$headwater/diary"), message(b"two", 1, "$headwater/diary"), position=1)
     peer.send(run, run)
     assert [body for _, body, _ in diary.seen] == [b"one", b"two"]
+
+
+# ---- nodes of different versions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_is_for_a_service_that_this_node_does_not_have_is_skipped(
+    qos: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "headwater.cluster")
+    node = Node("b")
+    client = node.client("s")
+    client.send(Subscribe(1, [SubscribeRequest("t", 2)]))
+    peer = spooling_peer(node)
+    unknown = message(b"?", qos, "$headwater/tomorrow")
+    peer.send(
+        run_of(unknown, unknown, message(b"before", qos, "t"), position=qos),
+        run_of(unknown, message(b"behind", qos, "t"), counter=3, position=4 * qos),
+    )
+    assert peer.is_up and payloads(client) == [b"before", b"behind"]
+    assert node.links.spooling.ends["x"].skipped == 3
+    assert caplog.text.count("$headwater/tomorrow") == 1, "a line for each would fill the log"
+
+
+def test_a_service_has_to_do_with_nodes_that_have_it_alone() -> None:
+    """A node is upgraded: it has a service that the other one does not know. Messages go on, both ways."""
+    net = pair()
+    newer, older = net.nodes
+    diary = Diary()
+    newer.links.post.add(diary)
+    again(net)
+    reader, writer = newer.client("reader"), newer.client("writer")
+    other_reader, other_writer = older.client("other reader"), older.client("other writer")
+    subscribe(net, reader, "t")
+    subscribe(net, other_reader, "t")
+    assert diary.told == [], "it does not hear of a node that it cannot talk to"
+    assert not newer.links.post.note("b", diary, b"note")
+    assert not newer.links.post.letter("b", diary, b"letter")
+    for qos in (0, 1):
+        publish(writer, "t", b"from the newer", qos)
+        publish(other_writer, "t", b"from the older", qos)
+    net.settle()
+    both = [b"from the newer"] * 2 + [b"from the older"] * 2
+    assert sorted(payloads(reader)) == sorted(payloads(other_reader)) == both
+    assert net.wires[0].is_up and older.links.spooling.ends["a"].skipped == 0
+    net.wires[0].cut()
+    assert diary.told == [], "nor that it has gone"
+    assert not newer.links.post.letter("b", diary, b"letter"), "what it said last counts while it is away"
+    upgraded = Diary()
+    older.links.post.add(upgraded)
+    again(net)
+    assert diary.told == [("up", "b")]
+    assert newer.links.post.letter("b", diary, b"letter")
+    net.settle()
+    assert upgraded.seen == [("a", b"letter", True)]
+
+
+def test_a_letter_that_waited_for_a_node_that_comes_back_older_is_skipped() -> None:
+    net = pair()
+    one, _ = diaries(net)
+    net.wires[0].cut()
+    assert net.nodes[0].links.post.letter("b", one, b"letter")
+    older = Node("b", boot=8)
+    net.nodes[1] = older
+    client = older.client("s")
+    net.wires[0] = Wire(net.nodes[0], older)
+    net.settle()
+    subscribe(net, client, "t")
+    publish(net.nodes[0].client("p"), "t", b"behind", 1)
+    net.settle()
+    assert payloads(client) == [b"behind"] and older.links.spooling.ends["a"].skipped == 1
+    assert net.nodes[0].links.spooling.ends["b"].spool.waiting == 0
+
+
+def test_a_node_that_cannot_tell_who_has_which_sessions_is_not_waited_for() -> None:
+    """Else no client could connect at a node that is linked with older ones alone."""
+    node = Node("b", sessions=True)
+    assert node.links.sessions is not None
+    peer = FakePeer(node)
+    peer.hello = peer.hello._replace(services=())
+    peer.greet()
+    assert peer.is_up and node.links.sessions.is_informed
+    node.client("s")
+    assert "s" in node.server.sessions
+    other = FakePeer(node, "y")
+    other.greet()
+    assert other.is_up and not node.links.sessions.is_informed, "this one can tell, and has not yet"
 
 
 def test_clients_cannot_write_letters() -> None:

@@ -175,6 +175,7 @@ def test_prometheus_with_labels_and_of_parts() -> None:
         ("cluster_link_interest_told_bytes", "peer=b", "form=state"): LINK.state_bytes,
         ("cluster_link_interest_told_bytes", "peer=b", "form=change"): LINK.change_bytes,
         ("cluster_link_reconnects_total", "peer=b"): LINK.reconnects,
+        ("cluster_link_notes_skipped_total", "peer=b"): LINK.skipped,
         ("tasks",): 81,
         ("timers",): 82,
         ("memory_blocks",): 83,

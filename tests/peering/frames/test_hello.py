@@ -7,12 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.peering.frames import v1
-from headwater.peering.frames.frame import NONCE, Hello, MalformedFrame, Synced
+from headwater.peering.frames.frame import (
+    MAX_CLUSTER,
+    MAX_METHOD,
+    MAX_NODE_ID,
+    MAX_SERVICES,
+    MAX_VERSIONS,
+    NONCE,
+    Hello,
+    MalformedFrame,
+    Synced,
+)
 from headwater.peering.frames.hello import Refused, agree, decode_hello, encode_hello
 from headwater.peering.frames.reading import FrameReader
 from headwater.peering.secret import is_proven, proof
 
 HELLO = Hello("n1", 7, "plant", (1, 2), "subscribe", True, bytes(range(NONCE)))
+SERVING = HELLO._replace(services=("groups", "wills"))
 KEPT = (
     "4857504c003d026e310000000705706c616e74020001000209737562736372696265" + "01" + bytes(range(NONCE)).hex()
 )  # fmt: skip
@@ -37,9 +48,30 @@ def test_bytes_are_frozen() -> None:
     assert decode_hello(bytes.fromhex(KEPT)) == HELLO
 
 
-def test_what_later_versions_add_is_skipped() -> None:
-    data = bytes.fromhex(KEPT) + b"later"
-    assert decode_hello(data[:4] + (len(data) - 6).to_bytes(2, "big") + data[6:]) == HELLO
+def test_services_stand_behind_it() -> None:
+    """Bytes of these, too, are for ever."""
+    assert encode_hello(SERVING)[6:].hex() == KEPT[12:] + "02" + "0667726f757073" + "0577696c6c73"
+    assert decode_hello(encode_hello(SERVING)) == SERVING
+
+
+def test_what_later_versions_add_is_kept_as_it_came() -> None:
+    for hello in (HELLO, SERVING):
+        newer = hello._replace(later=b"later")
+        assert decode_hello(encode_hello(newer)) == newer
+
+
+@pytest.mark.parametrize("behind", [b"\x00", b"\x11" + b"\x01a" * 17, b"\x01", b"\x01\x00", b"\x01\x21" + b"a" * 33])
+def test_malformed_services(behind: bytes) -> None:
+    data = bytes.fromhex(KEPT) + behind
+    with pytest.raises(MalformedFrame):
+        decode_hello(data[:4] + (len(data) - 6).to_bytes(2, "big") + data[6:])
+
+
+def test_the_largest_hello_fits() -> None:
+    services = tuple(f"{number:032}" for number in range(MAX_SERVICES))
+    versions = tuple(range(MAX_VERSIONS))
+    largest = Hello("n" * MAX_NODE_ID, 1, "c" * MAX_CLUSTER, versions, "m" * MAX_METHOD, True, bytes(NONCE), services)
+    assert decode_hello(encode_hello(largest)) == largest
 
 
 def test_frames_may_follow_at_once() -> None:

@@ -71,6 +71,7 @@ class LinkView(BaseModel):
     changes: int = Field(description="Times that what has changed was told.")
     change_bytes: int
     reconnects: int
+    skipped: int = Field(description="Notes and letters of a later version, which this node skipped.")
 
 
 class ClusterView(BaseModel):

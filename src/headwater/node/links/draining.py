@@ -29,7 +29,7 @@ from headwater.node.hooks import Refusal
 from headwater.node.links.arriving import Arriving
 from headwater.node.links.claiming import CLEAN
 from headwater.node.links.entry import OWN, Entry
-from headwater.node.links.holding import claim_of
+from headwater.node.links.holding import SESSIONS, claim_of
 from headwater.node.links.view import DRAINED, DRAINING, DrainView
 from headwater.node.plane.timers import Timer
 from headwater.peering.retained.clock import Stamp
@@ -251,7 +251,7 @@ class Draining:
     def _push_some(self) -> None:
         sessions = self._links.sessions
         assert sessions is not None
-        nodes = [node for node in self._others if node in self._links.up and self._links.is_synced(node)]
+        nodes = [node for node in self._others if self._takes_sessions(node)]
         if not self._sessions:
             self._sessions = list(self._server.sessions.values())
         pushed = 0
@@ -262,6 +262,10 @@ class Draining:
             if self._server.sessions.get(session.client_id) is session and self._is_due(session, sessions):
                 self._push(session, self.node_for(session.client_id, nodes), sessions)
                 pushed += 1
+
+    def _takes_sessions(self, node: str) -> bool:
+        is_synced = node in self._links.up and self._links.is_synced(node)
+        return is_synced and self._links.spooling.ends[node].has_service(SESSIONS)
 
     def _is_due(self, session: Session, sessions: Sessions) -> bool:
         now = self._server.hot.now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from headwater.node.plane.channel import Channel
@@ -77,6 +78,10 @@ class PeerEnd:
         self.dropped = 0
         self.is_proven = False
         """It has been linked; what others only tell of may not exist."""
+        self.services: frozenset[str] | None = None
+        """For which it takes notes and letters, as its last Hello said; None: it has not been linked in this life."""
+        self.skipped = 0
+        """Notes and letters of it for services that this node does not have."""
         self.is_renamed = False
         """Its spool, since this link is up, because the peer knew it better than this node."""
         self.is_full = False
@@ -84,8 +89,13 @@ class PeerEnd:
         self.is_told = False
         """The log says that publishers are paused because of it."""
 
-    def link_up(self, channel: Channel, frames_sent: int) -> None:
+    def has_service(self, name: str) -> bool:
+        """Whether it may be sent notes and letters for that; what is not known yet may be."""
+        return self.services is None or name in self.services
+
+    def link_up(self, channel: Channel, frames_sent: int, services: Iterable[str]) -> None:
         self.channel = channel
+        self.services = frozenset(services)
         self.frames_sent = frames_sent
         self.large = 0
         self.unread = 0

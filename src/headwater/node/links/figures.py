@@ -83,6 +83,12 @@ class LinkSeen:
         samples=lambda link: {("state",): link.state_bytes, ("change",): link.change_bytes},
     )
     reconnects: int = counter("Times that the link came up again.", default=MISSING, name="cluster_link_reconnects")
+    skipped: int = counter(
+        "Notes of the peer that this node did not know, and skipped.",
+        default=MISSING,
+        name="cluster_link_notes_skipped",
+        doc="The peer is of a later version.",
+    )
 
 
 @dataclass

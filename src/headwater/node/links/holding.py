@@ -20,6 +20,8 @@ from headwater.peering.sessions.holders import Holders
 from headwater.peering.sessions.messages import Held, Holds, Move, Released
 from headwater.session.session import Session
 
+SESSIONS: Final = "sessions"
+"""The service, as nodes name it."""
 MOST_WAITING: Final = 1 << 20
 """Bytes that wait for a node's socket while it is told of all sessions."""
 AGAIN: Final = 0.02
@@ -46,9 +48,11 @@ class Holding:
     def is_informed(self) -> bool:
         """Whether this node has heard who has which sessions: from all nodes, or from one that had. One that has just
         started has not."""
-        if not self._is_informed and self.ends and all(node in self.told_all for node in self.ends):
-            self._is_informed = True
-        return self._is_informed or not self.ends
+        if self._is_informed:
+            return True
+        silent = [end for end in self.ends.values() if end.peer not in self.told_all]
+        self._is_informed = bool(self.ends) and not silent
+        return not any(end.has_service(SESSIONS) for end in silent)
 
     def is_first(self) -> None:
         """Nobody is there who could know more: others are informed by this node."""

@@ -126,7 +126,7 @@ class Link(Peer):
         except MalformedFrame as error:
             self.failed(str(error))
         except Refused as refusal:  # compiled, one name has one type
-            log.warning("node %s (%s) is refused: %s", self.node or "?", self.channel.address, refusal)
+            self._tell(f"node {self.node or '?'} ({self.channel.address}) is refused: {refusal}", logging.WARNING)
             self._end_with(str(refusal))
 
     def _frame(self, frame: Frame) -> None:
@@ -308,7 +308,7 @@ class Link(Peer):
 
     def refuse(self, why: str) -> None:
         if why != ALREADY:
-            log.info("refused a link with node %s (%s): %s", self.node or "?", self.channel.address, why)
+            self._tell(f"refused a link with node {self.node or '?'} ({self.channel.address}): {why}")
         self._end_with(why)
 
     def _end_with(self, why: str) -> None:
@@ -329,8 +329,15 @@ class Link(Peer):
 
     def failed(self, why: str) -> None:
         """The peer broke the protocol."""
-        log.warning("node %s (%s) sent what makes no sense: %s", self.node or "?", self.channel.address, why)
+        self._tell(f"node {self.node or '?'} ({self.channel.address}) sent what makes no sense: {why}", logging.WARNING)
         self._end_with(why)
+
+    def _tell(self, text: str, level: int = logging.INFO) -> None:
+        """In the log: of a node that was linked each time, of strangers not more than they are worth."""
+        if self.phase == UP:
+            log.log(level, "%s", text)
+        else:
+            self.links.turned_away.tell(self.links.server.hot.now, text, level)
 
     def close(self, why: str) -> None:
         """Send what is written, if the socket takes it, and end."""

@@ -30,6 +30,7 @@ from headwater.node.links.sessions import Sessions
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.links.spanning import NoGroups
 from headwater.node.links.spooling import Spooling
+from headwater.node.links.turned_away import TurnedAway
 from headwater.node.plane.timers import Timer
 from headwater.node.protocol.core import ClientTask, InterestGate
 from headwater.node.protocol.server import Server
@@ -62,6 +63,7 @@ class Links(Source):
         self.secret = secret
         self.relays = bool(settings.neighbours)
         self.max_unread = UNREAD
+        self.turned_away = TurnedAway(log)
         self.has_left = False
         """The cluster; whoever wants to be linked is told so."""
         self.up: dict[str, Link] = {}
@@ -218,7 +220,7 @@ class Links(Source):
     def hello(self) -> Hello:
         return Hello(
             *(self.node, self.boot, self.settings.name, VERSIONS, self.coordination.method),
-            *(self.relays, os.urandom(NONCE)),
+            *(self.relays, os.urandom(NONCE), tuple(each.name for each in self.post.services)),
         )
 
     def open(self, channel: Channel, dialed: str) -> Link:
@@ -258,15 +260,15 @@ class Links(Source):
         self.up[node] = link
         self.join(node, is_known=True)
         end = link.end = self.spooling.end_of(node)
-        end.link_up(link.channel, frames_sent)
+        assert link.hello is not None
+        end.link_up(link.channel, frames_sent, link.hello.services)
         link.receiving = Receiving(self._shared, end, self._fanouts_of(node), link)
         self.coordination.link(node, True, self.server.hot.now)
         self._run_tick()  # what this node has comes before anything else
         end.send(end.spool.greeting())
         if link.dialed:
             self.retaining.link_up(end)
-        for service in self.post.services:
-            service.link_up(node)
+        self.post.link_up(end)
         log.info("linked with node %s at %s", node, link.channel.address)
         self.changed(link)
 
@@ -278,8 +280,7 @@ class Links(Source):
             assert link.end is not None
             link.end.link_down()
             self.retaining.link_down(link.end)
-            for service in self.post.services:
-                service.link_down(link.node)
+            self.post.link_down(link.end)
             self.coordination.link(link.node, False, self.server.hot.now)
             self._tick_soon()
             log.info("link with node %s ended: %s", link.node, link.why)

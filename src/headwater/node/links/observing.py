@@ -71,6 +71,7 @@ class Observer:
             changes=0 if traffic is None else traffic.changes,
             change_bytes=0 if traffic is None else traffic.change_bytes,
             reconnects=max(0, past.links - 1),
+            skipped=end.skipped,
         )
 
     def _why_not(self, node: str) -> str:

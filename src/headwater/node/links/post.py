@@ -9,10 +9,15 @@ So to move something from one node to another is to delete it here and put it in
 Both are PUBLISH packets in runs, to topics that clients can neither publish nor subscribe to: `$headwater/<service>`.
 They are for one peer, so they do not go on: where messages are relayed (`cluster.neighbours`), only neighbours are
 reached.
+
+Versions. A node names its services in its Hello, and is sent nothing for others: it has no note or letter for a service
+that it does not know, and the service does not hear that it is linked. What comes all the same (a letter that had been
+waiting when the node was replaced by an older one) is skipped and counted, and the link goes on.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -20,10 +25,11 @@ from mypy_extensions import mypyc_attr
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.sending import OutgoingRuns
 from headwater.peering.frames import v1
-from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.spool import SpooledRun
 from headwater.wire.encode import encode
 from headwater.wire.packets import V5, Publish
+
+log = logging.getLogger("headwater.cluster")
 
 PREFIX: Final = "$headwater/"
 LARGEST: Final = (1 << 28) - 4096
@@ -32,7 +38,7 @@ LARGEST: Final = (1 << 28) - 4096
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Service:
-    """Something that nodes do together. Calls come in turns of the node."""
+    """Something that nodes do together, of those that have it. Calls come in turns of the node."""
 
     name = ""
 
@@ -72,12 +78,24 @@ class Post:
     def services(self) -> list[Service]:
         return list(self._services.values())
 
+    def link_up(self, end: PeerEnd) -> None:
+        for service in self.services:
+            if end.has_service(service.name):
+                service.link_up(end.peer)
+
+    def link_down(self, end: PeerEnd) -> None:
+        for service in self.services:
+            if end.has_service(service.name):
+                service.link_down(end.peer)
+
     def note(self, node: str, service: Service, body: bytes) -> bool:
-        """Whether it is on its way: there is a link, and not too much waits for it."""
+        """Whether it is on its way: there is a link, not too much waits for it, and the node has the service."""
         outgoing = self._outgoing
         end = outgoing.spooling.ends.get(node)
         channel = None if end is None else end.channel
         if end is None or channel is None or channel.backlog_size + channel.withheld_size > outgoing.link_buffer:
+            return False
+        if not end.has_service(service.name):
             return False
         outgoing.settle()
         data = _packet(service, body, 0)
@@ -88,10 +106,11 @@ class Post:
         return True
 
     def letter(self, node: str, service: Service, body: bytes) -> bool:
-        """Kept until the node has taken it, in the next commit. False: it is no member, or none that letters reach."""
+        """Kept until the node has taken it, in the next commit. False: it is no member, none that letters reach, or it
+        does not have the service."""
         outgoing = self._outgoing
         end = outgoing.spooling.ends.get(node)
-        if end is None:
+        if end is None or not end.has_service(service.name):
             return False
         outgoing.settle()
         data = _packet(service, body, 1)
@@ -115,7 +134,10 @@ class Post:
         """Raises MalformedFrame."""
         service = self._services.get(topic[len(PREFIX) :])
         if service is None:
-            raise MalformedFrame(f"the topic {topic[:100]!r} is of a service that this node does not have")
+            if not end.skipped:
+                log.info("node %s sends %.100r, which this node does not know: skipped", end.peer, topic)
+            end.skipped += 1
+            return
         service.received(end.peer, body, is_letter)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from headwater.node.links.claiming import LATER, Claims
 from headwater.node.links.end import PeerEnd
-from headwater.node.links.holding import Holding, claim_of
+from headwater.node.links.holding import SESSIONS, Holding, claim_of
 from headwater.node.links.moves import Moves
 from headwater.node.links.moving import Moving
 from headwater.node.links.post import Post, Service
@@ -56,7 +56,7 @@ class Sessions(Service):
     """`wait`, `lost`: the settings `session_wait` and `session_lost`."""
 
     def __init__(self, server: Server, node: str, ends: dict[str, PeerEnd], post: Post, wait: float, lost: str) -> None:
-        self.name = "sessions"
+        self.name = SESSIONS
         self.server = server
         self.node = node
         self.post = post

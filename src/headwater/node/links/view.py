@@ -42,6 +42,8 @@ class LinkView(NamedTuple):
     changes: int
     change_bytes: int
     reconnects: int
+    skipped: int = 0
+    """Notes and letters of the peer for services that this node does not have."""
 
 
 class NodeView(NamedTuple):

@@ -29,6 +29,8 @@ MAX_NODE_ID: Final = 32
 MAX_CLUSTER: Final = 64
 MAX_METHOD: Final = 16
 MAX_VERSIONS: Final = 16
+MAX_SERVICES: Final = 16
+MAX_SERVICE: Final = 32
 MAX_BOOT: Final = 0xFFFFFFFF
 MAX_NUMBER: Final = 0xFFFFFFFFFFFFFFFF
 MAX_COUNT: Final = 0xFFFF
@@ -54,7 +56,8 @@ class MalformedFrame(ValueError):
 
 
 class Hello(NamedTuple):
-    """`versions` are those of frames that the node speaks; `relays`: it passes on what others sent."""
+    """`versions` are those of frames that the node speaks; `relays`: it passes on what others sent; `services`: what it
+    takes notes and letters for (`node/links/post.py`). `later`: what a later version of Headwater says beyond that."""
 
     node: str
     boot: int
@@ -63,6 +66,8 @@ class Hello(NamedTuple):
     method: str
     relays: bool
     nonce: bytes
+    services: tuple[str, ...] = ()
+    later: bytes = b""
 
 
 class Proof(NamedTuple):

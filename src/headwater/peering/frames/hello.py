@@ -1,10 +1,15 @@
 """The first words on a link, by which two nodes agree on a version of frames.
 
-    "HWPL"  size:2  node:text  boot:4  cluster:text  count:1 version:2 …  method:text  flags:1  nonce:32  anything
+    "HWPL"  size:2  node:text  boot:4  cluster:text  count:1 version:2 …  method:text  flags:1  nonce:32
+                    [count:1 service:text …  [anything]]
 
 Each side sends its own at once and reads the other's. This form never changes, so that nodes of all versions can read
-it; what later versions add stands behind the nonce and is skipped here. Both sides speak the highest version that both
-have (`agree`); a release speaks the one before its own as well, so a cluster is upgraded node by node.
+it; what later versions add stands at the end. It is kept as it came, and not read, because the proof of the join secret
+is over all bytes of both. Both sides speak the highest version that both have (`agree`); a release speaks the one
+before its own as well, so a cluster is upgraded node by node.
+
+A service is what nodes do together by notes and letters. Nobody sends those of a service to a node that has not named
+it; a service whose notes change their form gets another name.
 """
 
 from __future__ import annotations
@@ -16,6 +21,8 @@ from headwater.peering.frames.fields import U16, U32, Fields, short
 from headwater.peering.frames.frame import (
     MAX_CLUSTER,
     MAX_METHOD,
+    MAX_SERVICE,
+    MAX_SERVICES,
     MAX_VERSIONS,
     NONCE,
     Hello,
@@ -45,6 +52,8 @@ def encode_hello(hello: Hello) -> bytes:
             hello.nonce,
         ]
     )
+    if hello.services or hello.later:
+        body += bytes((len(hello.services),)) + b"".join(map(short, hello.services)) + hello.later
     return MAGIC + U16.pack(len(body)) + body
 
 
@@ -71,7 +80,21 @@ def decode_hello(data: bytes) -> Hello:
         raise MalformedFrame(f"a Hello with {count} versions")
     versions = tuple(fields.u16() for _ in range(count))
     method, flags = fields.name(MAX_METHOD), fields.u8()
-    return Hello(node, boot, cluster, versions, method, bool(flags & RELAYS), fields.take(NONCE))
+    nonce = fields.take(NONCE)
+    services = _services(fields)
+    return Hello(node, boot, cluster, versions, method, bool(flags & RELAYS), nonce, services, fields.rest())
+
+
+def _services(fields: Fields) -> tuple[str, ...]:
+    if fields.at == len(fields.data):
+        return ()
+    count = fields.u8()
+    if count > MAX_SERVICES:
+        raise MalformedFrame(f"a Hello with {count} services")
+    services = tuple(fields.name(MAX_SERVICE) for _ in range(count))
+    if not services and fields.at == len(fields.data):
+        raise MalformedFrame("a Hello that names no services in two ways")
+    return services
 
 
 def agree(ours: Hello, theirs: Hello) -> int:
