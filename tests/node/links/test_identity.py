@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import shutil
 import subprocess
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headwater.node.links import identity
-from headwater.node.links.identity import FILE, begin_life
+from headwater.node.links.identity import EPOCH, FILE, begin_life
 from headwater.node.persistence.folder import NOT_A_COPY
 from headwater.node.settings import ConfigError
 from headwater.peering.frames.fields import is_node_id
@@ -37,11 +38,42 @@ def test_lives_without_a_folder_are_told_apart_too() -> None:
     assert boots == sorted(set(boots))
 
 
+def test_processes_that_follow_each_other_at_once_have_lives_of_their_own() -> None:
+    """Without a data folder, nothing but the clock tells them apart; here, not even the start of Python."""
+    context = multiprocessing.get_context("fork")
+    boots: list[int] = []
+    for _ in range(4):
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=lambda sender: sender.send(begin_life(None, "forked").boot), args=(sender,))
+        process.start()
+        boots.append(receiver.recv())
+        process.kill()
+        process.join()
+    assert boots == sorted(set(boots))
+
+
+def test_a_life_without_a_folder_does_not_begin_before_its_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [EPOCH + 1000.1]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    assert begin_life(None, "quartered").boot == 4001
+    assert clock[0] == pytest.approx(EPOCH + 1000.25)
+
+
+def test_with_a_folder_or_an_id_of_its_own_a_life_begins_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it waits"))
+    begin_life(tmp_path, "a")
+    begin_life(None, "")
+
+
 def test_boots_are_quarters_of_a_second_and_fit_for_decades(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = {"2027-01-01T00:00:00+00:00": 4 * 365 * 86400, "2060-01-01T00:00:00+00:00": 4 * 1_072_915_200}
     for moment, boot in moments.items():
         monkeypatch.setattr(time, "time", datetime.fromisoformat(moment).timestamp)
-        assert begin_life(None, f"at-{moment[:4]}").boot == boot < MAX_BOOT
+        monkeypatch.setattr(time, "sleep", lambda seconds: None)
+        assert begin_life(None, f"at-{moment[:4]}").boot == boot + 1 < MAX_BOOT
 
 
 def test_a_clock_that_goes_back_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

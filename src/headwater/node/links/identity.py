@@ -4,9 +4,10 @@
     cluster.here    empty, and never touched
 
 A boot is in the name of each message, so no two lives may share one. It is the time of the start in quarters of a
-second since 2026, which fit its four bytes until 2060 (a process cannot start twice in one), or one more than the last
-one in this folder or this process. So it grows even where the file was lost, or there is no data folder and the id is a
-setting.
+second since 2026, which fit its four bytes until 2060, or one more than the last one in this folder or this process. So
+it grows even where the file was lost, or there is no data folder and the id is a setting. There, another process could
+have begun in the same quarter: a life takes the next one, and does not begin before it. Whoever begins after that has
+a later one still.
 
 A data folder that is a copy may be older than what other nodes have had of this one: positions in its spools then mean
 other messages. The time at which the status of a file changed cannot be copied, so `cluster.here` tells a copy from the
@@ -32,6 +33,8 @@ FILE: Final = "cluster.json"
 EPOCH: Final = 1_767_225_600
 """2026-01-01, in seconds of Unix time."""
 PER_SECOND: Final = 4
+WAITS: Final = 4
+"""Pauses until a quarter has come: one, unless a clock is set meanwhile, or a process has many lives at once."""
 
 _last: dict[str, int] = {}
 """The last boot of each node in this process."""
@@ -58,7 +61,7 @@ def begin_life(folder: Path | None, wanted: str) -> Identity:
                 f"cluster.node is {wanted!r}, and {folder} is the data folder of node {node!r}: other nodes owe that "
                 f"one messages. Use its id, or, to be a new node all the same, delete {folder / FILE}"
             )
-    boot = _next_boot(node, last)
+    boot = _next_boot(node, last) if folder is not None or not wanted else _own_quarter(node)
     since = since or boot
     if folder is not None:
         here = _mark(folder) if since == boot else _seen(folder)
@@ -72,8 +75,23 @@ def begin_life(folder: Path | None, wanted: str) -> Identity:
 
 def _next_boot(node: str, last: int) -> int:
     last = max(last, _last.get(node, 0))
-    _last[node] = min(max(last + 1, int((time.time() - EPOCH) * PER_SECOND)), MAX_BOOT)
+    _last[node] = min(max(last + 1, _quarter()), MAX_BOOT)
     return _last[node]
+
+
+def _own_quarter(node: str) -> int:
+    """The boot of a life that no file tells from others: the next quarter, waited for."""
+    boot = _next_boot(node, _quarter())
+    for _ in range(WAITS):
+        left = boot / PER_SECOND - (time.time() - EPOCH)
+        if left <= 0:
+            break
+        time.sleep(min(left, 1 / PER_SECOND))
+    return boot
+
+
+def _quarter() -> int:
+    return int((time.time() - EPOCH) * PER_SECOND)
 
 
 def _read(folder: Path) -> tuple[str, int, int]:

@@ -6,7 +6,7 @@ of the new one's address if that has too many, else of the address that has most
 node out: a node says its Hello within milliseconds, and its address has one connection. A node that is proven no longer
 counts here (`settled`).
 
-A stranger can come as often as it likes: the log has the first one, and then how many there were.
+A stranger can come as often as it likes: the log has the first one, and then how many there were (turned_away.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from headwater.node.access.limits import host_of
 from headwater.node.links.channels import add_tls, open_channel
 from headwater.node.links.contexts import LinkContexts
 from headwater.node.links.settings import ClusterSettings
+from headwater.node.links.turned_away import TurnedAway
 from headwater.node.plane.channel import Channel, Entrance, Peer
 from headwater.node.plane.timers import Timer
 from headwater.node.protocol.core import Core
@@ -35,8 +36,6 @@ MOST_UNPROVEN: Final = 64
 MOST_UNPROVEN_OF_ONE_ADDRESS: Final = 8
 HELLO_TIMEOUT: Final = 5.0
 """Seconds for the TLS handshake and the Hello together."""
-TELL_AGAIN: Final = 10.0
-"""Seconds between two lines of the log about strangers."""
 LATER: Final = 1.0
 """Seconds for which nobody is accepted when that has failed."""
 UNIX_MODE: Final = 0o660
@@ -61,10 +60,8 @@ class LinkDoor(Entrance):
         self._sockets: list[socket.socket] = []
         self._unproven: dict[Channel, Timer] = {}
         """And when their time is over, the oldest first. Those that have gone stay here until the next one comes."""
-        self.cut_off = 0
+        self.cut_off = TurnedAway(log)
         """Connections that gave way to newer ones, or said nothing in time."""
-        self._untold = 0
-        self._told_at = -TELL_AGAIN
 
     def __str__(self) -> str:
         settings = self._settings
@@ -191,13 +188,7 @@ class LinkDoor(Entrance):
         self._tell(channel.address, why)
 
     def _tell(self, address: str, why: str) -> None:
-        self.cut_off += 1
-        self._untold += 1
-        now = self._core.hot.now
-        if now >= self._told_at + TELL_AGAIN:
-            others = f" (and {self._untold - 1} others since the last such line)" if self._untold > 1 else ""
-            log.info("%s was cut off: %s%s", address, why, others)
-            self._told_at, self._untold = now, 0
+        self.cut_off.tell(self._core.hot.now, f"{address} was cut off: {why}")
 
     def _forget_gone(self) -> None:
         for channel in [each for each in self._unproven if each.fd < 0]:
