@@ -158,8 +158,9 @@ class Life:
         if connection.is_up:
             self.spools[peer].cut()
             self.applied[peer].cut()
+            was_synced = self.coordination.is_synced(peer)
             self.coordination.link(peer, False, self.now)
-            self.world.link_changed(self.node, peer, False)
+            self.world.link_down(self.node, peer, was_synced)
         self.wake()
 
     def _arrived(self, connection: Connection, data: bytes) -> None:
@@ -242,7 +243,7 @@ class Life:
             connection.is_up = True
             self.coordination.link(peer, True, self.now)
             self._send(peer, self.spools[peer].greeting())
-            self.world.link_changed(self.node, peer, True)
+            self.world.link_up(self.node, peer)
         while (frame := reader.next_frame()) is not None:
             self._take(connection, peer, frame)
 

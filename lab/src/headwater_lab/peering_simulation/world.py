@@ -55,8 +55,8 @@ class Subscriber:
         self.links_when_asked: set[tuple[str, str]] = set()
         self.informed: dict[str, float] = {}
         """Nodes that have to know of it, and since when."""
-        self.by_link: dict[str, float] = {}
-        """Those of them that have to because a link to them came up."""
+        self.by_link: set[str] = set()
+        """Those of them that have to because a link to them is up, and has not ended since."""
         self.got: list[tuple[float, Publication]] = []
 
 
@@ -148,21 +148,26 @@ class World:
     def delivered(self, subscriber: Subscriber, publication: Publication) -> None:
         subscriber.got.append((self.clock.now, publication))
 
-    def link_changed(self, node: str, peer: str, is_up: bool) -> None:
+    def link_down(self, node: str, peer: str, was_synced: bool) -> None:
+        """A link that was synced leaves behind what was told over it. One that was not leaves nothing: what the node
+        knew before counts again, and what was granted since then is not owed before they are linked again."""
         self.changes.append(self.clock.now)
-        if not is_up:
-            self.links.discard((node, peer))
-            for subscriber in self.subscribers:
-                # The link may have broken before all was told over it: what was known before counts again.
-                if subscriber.node == peer and self.clock.now - subscriber.by_link.get(node, -QUIET) < QUIET:
-                    del subscriber.by_link[node], subscriber.informed[node]
-            return
+        self.links.discard((node, peer))
+        for subscriber in self.subscribers:
+            if subscriber.node == peer and node in subscriber.by_link:
+                subscriber.by_link.remove(node)
+                if not was_synced:
+                    del subscriber.informed[node]
+
+    def link_up(self, node: str, peer: str) -> None:
+        self.changes.append(self.clock.now)
         self.links.add((node, peer))
         if self.edges is None:
             # Until the peer has told all, this node takes it for one that wants everything.
             for subscriber in self.subscribers:
                 if subscriber.node == peer and subscriber.granted is not None and node not in subscriber.informed:
-                    subscriber.informed[node] = subscriber.by_link[node] = self.clock.now
+                    subscriber.informed[node] = self.clock.now
+                    subscriber.by_link.add(node)
                     self.clock.after(0.0, partial(self.publish, self._topic_for(subscriber), node))
 
     def subscribed(self, subscriber: Subscriber, is_late: bool) -> None:
@@ -270,6 +275,8 @@ class World:
         member.life = None
         self.changes.append(self.clock.now)
         self.links = {(one, two) for one, two in self.links if one != member.node}
+        for subscriber in self.subscribers:
+            subscriber.by_link.discard(member.node)  # one that knows of nobody takes all for such as want everything
         for subscriber in member.subscribers:
             if subscriber.granted is None:
                 subscriber.ended = self.clock.now  # never acknowledged: the session does not have it
