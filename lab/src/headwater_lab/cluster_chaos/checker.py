@@ -9,7 +9,7 @@ Theory. The rules are those of `headwater_lab.chaos.checker`, whatever node a cl
   nodes (else `wills_missing`), once (`wills_twice`). DISCONNECT calls it off; surely so if nothing was wrong with the
   cluster then and for `CALM` seconds after, because the node must tell the will's deputy (docs/cluster.md).
 - A message that was sent once to a shared group must be received once. It may come again, to any member, if the
-  connection of who had it ended before (as far as the driver has seen, `SEEN`), and not later than `ACKNOWLEDGED`
+  connection of who had it ended before (members note ends in their order, roving.py), and not later than `ACKNOWLEDGED`
   seconds after it had been received: until then the acknowledgement, which is sent at once, may not have been read or
   not be on disk. All else is `group_twice`.
 - A node that has just started, or cannot reach a session, may refuse a client, which then comes back.
@@ -45,8 +45,6 @@ STUCK: Final = "stuck"
 CLUSTER_KINDS: Final = (*KINDS, QOS2, RETAINED, WILLS_TWICE, WILLS_MISSING, GROUP_TWICE, STUCK, "node")
 CALM: Final = 1.0
 ACKNOWLEDGED: Final = 5.0
-SEEN: Final = 1.0
-"""Seconds after which a client has seen that its connection has ended: the driver is busy while a node starts."""
 COME_BACK_LATER: Final = ("refused with 0x88", "refused with 0x89", "refused with 0x03")
 CLOCK: Final = "clock jumps"
 
@@ -190,10 +188,9 @@ class ClusterChecker(Checker):
 
     def _may_come_again(self, had: tuple[int, Received], place: int, ends: list[int]) -> bool:
         number = bisect_right(ends, had[0])
-        if number == len(ends):
+        if number == len(ends) or ends[number] > place:
             return False
-        ended = self.events[ends[number]].at
-        return ended < min(had[1].at + ACKNOWLEDGED, self.events[place].at + SEEN)
+        return self.events[ends[number]].at < had[1].at + ACKNOWLEDGED
 
     # ---- retained ----------------------------------------------------------------------------------------------
 

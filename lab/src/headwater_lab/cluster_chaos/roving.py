@@ -8,10 +8,11 @@ older one. A CONNECT that a stopped node reads later is the newer one for the cl
 
 from __future__ import annotations
 
+import select
 import time
 from typing import TYPE_CHECKING, Final
 
-from headwater.wire.packets import V5, V311, Connack, Disconnect, Packet, Properties, Will
+from headwater.wire.packets import V5, V311, Connack, Disconnect, Packet, Properties, Publish, Will
 from headwater.wire.reasons import SERVER_BUSY, SERVER_UNAVAILABLE, SESSION_TAKEN_OVER
 from headwater_lab.chaos.client import Client
 from headwater_lab.chaos.history import HEAD, Note, payload_of
@@ -110,11 +111,40 @@ class RovingSubscriber(Rover, Subscriber):
 
 
 class Member(RovingSubscriber):
-    """Of a shared group; acknowledges at once."""
+    """Of a shared group; acknowledges at once.
+
+    A message may come to a member because the connection of another one ended that had it. The node closed that one
+    first, so its end is there when the message is: members whose connections have ended are read to the end before the
+    message is noted, and the history has what happened in its order.
+    """
+
+    is_reading = False
 
     def connected(self, present: bool) -> None:
         super().connected(present)
         self.laziness = 0.0
+
+    def read(self, to_the_end: bool = False) -> None:
+        self.is_reading = True
+        try:
+            super().read(to_the_end)
+        finally:
+            self.is_reading = False
+
+    def packet(self, packet: Packet) -> None:
+        if isinstance(packet, Publish):
+            for other in self.world.clients:
+                if isinstance(other, Member) and not other.is_reading and other.has_ended():
+                    other.read(to_the_end=True)
+        super().packet(packet)
+
+    def has_ended(self) -> bool:
+        """The other side has closed the connection, though what came before may not be read."""
+        if self.connection is None:
+            return False
+        poll = select.poll()
+        poll.register(self.connection.socket, select.POLLRDHUP)
+        return bool(poll.poll(0))
 
 
 class Mortal(Rover):
