@@ -47,6 +47,10 @@ def without_nodes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
     def run(self: Course, case: Case, there: Mapping[str, Arrangement]) -> ContestOutcome:
         arranged[case.key] = list(there)
+        load = {name: (len(each.subscribe_at), " ".join(each.instead)) for name, each in there.items()}
+        if case.key == "local5/lock-W2":  # the load of one node at each of five
+            assert load["five nodes"] == load["five without a cluster"] == (5, " ".join(bench.FIVE_TIMES))
+            assert load["one node"] == load["first of five"] == (1, "") and load["one load over five"] == (5, "")
         samples = {name: [sample(float(len(each.measured)))] * self.rounds for name, each in there.items()}
         return ContestOutcome(case, samples)
 
@@ -68,7 +72,8 @@ def test_every_figure_is_found(without_nodes: dict[str, list[str]], tmp_path: Pa
     assert all(set(each) == {"name", "paper", "ours", "unit"} and each["paper"] is None for each in found.values())
     assert found["cross2/deep-W2/cpu_ratio"]["ours"] == 2.0
     assert found["hop/bloom/us_per_message"]["ours"] == 1.0
-    assert found["local5/lock-W2/cpu_ratio"]["ours"] == 5.0
+    assert found["local5/lock-W2/cpu_ratio"]["ours"] == found["local5/unlinked/lock-W2/cpu_ratio"]["ours"] == 5.0
+    assert found["local5/split/lock-W2/cpu_ratio"]["ours"] == found["local5/one/lock-W2/cpu_ratio"]["ours"] == 5.0
     assert found["churn600/deep-W2/cpu_ratio"]["ours"] == found["off/deep-W2/ratio"]["ours"] == 1.0
     assert without_nodes["off/deep-W2"] == ["one node 0", "a name 0", "one node 1", "a name 1"]
     assert without_nodes["cross2/deep-W2"] == ["one node", "flood", "subscribe", "bloom"]
@@ -102,6 +107,24 @@ def test_slow_is_missed_and_lost_is_wrong() -> None:
     findings.outcomes = [ContestOutcome(case, {"a": [sample(1.0)], "b": [sample(1.0), sample(1.0, lost=3.0)]})]
     assert findings.wrong() == ["local5/lock-W2, b: 3 lost"]
     assert bench.publish(None, None, findings) == 1
+
+
+def test_a_ratio_is_the_median_of_rounds_and_its_spread_half_that_of_their_quartiles() -> None:
+    """One round of the second that stood alone moves neither."""
+    above = [sample(each) for each in (10.0, 11.0, 12.0, 13.0, 14.0)]
+    below = [sample(each) for each in (10.0, 10.0, 10.0, 10.0, 0.1)]
+    findings = Findings()
+    findings.compare("local5/lock-W2/cpu_ratio", ContestOutcome(Case("", "", ()), {"a": above, "b": below}), "a", "b")
+    assert findings.values["local5/lock-W2/cpu_ratio"] == pytest.approx(1.2)
+    assert findings.spreads["local5/lock-W2/cpu_ratio"] == pytest.approx(0.1)
+    assert "1.200 ± 0.100" in findings.markdown({})
+    assert "local5/lock-W2/cpu_ratio is 1.200 ± 0.100, asked is ≤ 1.1" in findings.markdown({})
+
+
+def test_five_times_the_load_is_five_times_that_of_one_node() -> None:
+    words = WORKLOADS["W2"].split()
+    assert [int(each) for each in bench.FIVE_TIMES[1::2]] == [5 * int(each) for each in words[1::2]]
+    assert bench.FIVE_TIMES[::2] == tuple(words[::2])
 
 
 # ---- interest ----------------------------------------------------------------------------------------------------

@@ -71,9 +71,13 @@ class ContestOutcome:
 
     def spread(self, above: str, below: str, name: str = "us") -> float:
         """Half the distance between the least and the greatest ratio of single rounds."""
-        pairs = zip(self.samples[above], self.samples[below], strict=True)
-        each = [upper[name] / lower[name] for upper, lower in pairs]
+        each = self.ratios(above, below, name)
         return (max(each) - min(each)) / 2
+
+    def ratios(self, above: str, below: str, name: str = "us") -> list[float]:
+        """Of single rounds."""
+        pairs = zip(self.samples[above], self.samples[below], strict=True)
+        return [upper[name] / lower[name] for upper, lower in pairs]
 
     def violations(self, contender: str) -> dict[str, int]:
         """Messages lost, repeated, reordered, misrouted or changed in the worst round; empty when all is well."""

@@ -2,16 +2,17 @@
 
 Nodes as processes on loopback, and traffic of the load generator: W2, 50 publishers and 50 subscribers in pairs, QoS 0,
 with many messages under way (deep) or one per publisher and packet (lock). What is compared is CPU time of all nodes
-per delivered message, in interleaved rounds of one run; medians, and ratios of them:
+per delivered message, in interleaved rounds of one run; medians of the ratios of single rounds:
 
 - off: a node that has the name of a cluster and no peers, against one without; here, delivered messages per second of
   its CPU time, because how many it delivers per second of the clock depends on what else the machine does;
 - cross2: publishers at one of two nodes, subscribers at the other, against all of them at one node; also with QoS 1
   from disk to disk (`durability = "sync"`, sessions that are kept);
 - hop: what the second node costs a message in µs, by each method of telling interest;
-- local5: five nodes, all clients at one of them, so that nothing crosses, against one node alone; beside it, the topics
-  spread over the five, each topic's clients at one node, and the same over five nodes that are no cluster: what that
-  costs more is five processes, with fewer packets at a time for each;
+- local5: five nodes, the clients of a topic at one of them, so that nothing crosses, against one node alone. Each has
+  the load of the one (W2 at each), which is what one has five nodes for; beside it, five nodes that are no cluster
+  (`unlinked`), one W2 spread over the five topic by topic (`split`: each gets fewer packets at a time), and all of it
+  at the first (`one`);
 - topology: eight publishers spread over two nodes, QoS 1, with a subscriber of everything at each (MLT-SGL) or one
   shared group with two members at each (MLT-SHD), against the same clients at one node;
 - churn600: one of two nodes, at which all clients are, while 600 subscriptions with wildcards a second change at the

@@ -29,6 +29,14 @@ from headwater_lab.topologies import REGIMES as TOPOLOGY_REGIMES
 ONE: Final = "one node"
 METHODS: Final = ("flood", "subscribe", "bloom")
 CHURN: Final = 600.0
+FIVE_TIMES: Final = ("--publishers", "250", "--subscribers", "250", "--topics", "250")
+"""W2 at each of five nodes."""
+LOCAL: Final = {
+    "": "five nodes",
+    "unlinked/": "five without a cluster",
+    "split/": "one load over five",
+    "one/": "first of five",
+}
 QOS1: Final = "--publishers 50 --subscribers 50 --topics 50 --qos 1 --window 20 --keep-sessions"
 
 
@@ -76,14 +84,17 @@ class Campaign:
         self.bloom()
 
     def off(self) -> None:
-        """Two nodes of each kind: two that are the same differ by a few parts in a hundred, each all its life."""
+        """Two nodes of each kind: two that are the same differ by a few parts in a hundred, each all its life. Many
+        short rounds: what else the machine does lasts as long as a round, and two rounds that follow each other share
+        it or do not."""
         case = _w2("off", "deep", "a cluster's name alone")
         with contextlib.ExitStack() as stack:
             there = {}
             for number in range(2):
                 there[f"{ONE} {number}"] = all_at(stack.enter_context(single(self.folder)))
                 there[f"a name {number}"] = all_at(stack.enter_context(linked(1, self.folder)))
-            found = self.course.run(case, there).samples
+            course = self.course._replace(rounds=2 * self.course.rounds, seconds=self.course.seconds / 2)
+            found = course.run(case, there).samples
         pooled = {name: [*found[f"{name} 0"], *found[f"{name} 1"]] for name in (ONE, "a name")}
         outcome = self._found(ContestOutcome(case, pooled))
         self.findings.compare("off/deep-W2/ratio", outcome, ONE, "a name")
@@ -105,19 +116,23 @@ class Campaign:
         self.findings.compare(name, outcome, "two nodes", ONE)
 
     def local(self) -> None:
-        """The clients of a topic are at one node; of all topics at the first, or of each tenth at each of five."""
+        """Five nodes, the clients of a topic at one of them: W2 at each, one W2 for all, or all of it at the first."""
         with contextlib.ExitStack() as stack:
+            one = stack.enter_context(single(self.folder))
             five = stack.enter_context(linked(5, self.folder))
+            alone = [stack.enter_context(single(self.folder))[0] for _ in range(5)]
             there = {
-                ONE: all_at(stack.enter_context(single(self.folder))),
+                ONE: all_at(one),
+                "five nodes": all_at(five)._replace(instead=FIVE_TIMES),
+                "five without a cluster": all_at(alone)._replace(instead=FIVE_TIMES),
+                "one load over five": all_at(five),
                 "first of five": Arrangement(five[:1], five[:1], five),
-                "spread over five": all_at(five),
             }
             if self.sizes.controls:
-                alone = [stack.enter_context(single(self.folder))[0] for _ in range(5)]
-                there["spread over five without a cluster"] = all_at(alone)
+                there["one load over five without a cluster"] = all_at(alone)
             outcome = self._found(self.course.run(_w2("local5", "lock", "nothing crosses"), there))
-        self.findings.compare("local5/lock-W2/cpu_ratio", outcome, "first of five", ONE)
+        for name, arrangement in LOCAL.items():
+            self.findings.compare(f"local5/{name}lock-W2/cpu_ratio", outcome, arrangement, ONE)
 
     def topologies(self) -> None:
         """Eight publishers spread over two nodes (Banno and Yoshizawa 2021): a subscriber of all at each (MLT-SGL), or

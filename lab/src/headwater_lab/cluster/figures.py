@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import quantiles
 from typing import Final, NamedTuple
 
 from headwater_lab import results
@@ -37,7 +38,15 @@ FIGURES: Final = {
     "cross2/qos1-sync/cpu_ratio": Figure("the same, QoS 1 from disk to disk", RATIO),
     "topology/MLT-SGL/cpu_ratio": Figure("eight publishers and a subscriber of all at each of two nodes", RATIO),
     "topology/MLT-SHD/cpu_ratio": Figure("the same with one shared group of two at each", RATIO),
-    "local5/lock-W2/cpu_ratio": Figure("all clients at one of five nodes, over one node alone", RATIO, "≤", 1.1),
+    "local5/lock-W2/cpu_ratio": Figure(
+        "five nodes with the load of one at each, a topic's clients at one of them, over one node alone",
+        RATIO,
+        "≤",
+        1.1,
+    ),
+    "local5/unlinked/lock-W2/cpu_ratio": Figure("the same five without a cluster", RATIO),
+    "local5/split/lock-W2/cpu_ratio": Figure("the load of one node spread over five, topic by topic", RATIO),
+    "local5/one/lock-W2/cpu_ratio": Figure("all clients at one of five nodes", RATIO),
     "churn600/deep-W2/cpu_ratio": Figure("600 changes a second at another node, over none", RATIO, "≤", 1.5),
     "bloom/messages_ratio": Figure("messages that cross by bloom, over subscribe", RATIO, "≤", 1.01),
     "bloom/state_bytes_ratio": Figure("bytes of the whole state by bloom, over subscribe", RATIO, "≤", 0.2),
@@ -49,7 +58,8 @@ FIGURES: Final = {
 
 
 class Findings:
-    """`spread`: half the distance between the least and the greatest ratio of single rounds, where there are rounds."""
+    """A ratio is the median of those of single rounds, in which both take their turns within seconds; `spread` is half
+    the distance between the quartiles of these. So a round in which the machine did something else counts as one."""
 
     def __init__(self, figures: Mapping[str, Figure] = FIGURES) -> None:
         self._figures = figures
@@ -63,7 +73,9 @@ class Findings:
         self.spreads[name] = spread
 
     def compare(self, name: str, outcome: ContestOutcome, above: str, below: str, measure: str = "us") -> None:
-        self.add(name, outcome.ratio(above, below, measure), outcome.spread(above, below, measure))
+        each = outcome.ratios(above, below, measure)
+        low, middle, high = quantiles(each, n=4, method="inclusive") if len(each) > 1 else (each[0],) * 3
+        self.add(name, middle, (high - low) / 2)
 
     def missed(self) -> list[str]:
         return [

@@ -14,12 +14,13 @@ from headwater_lab.load import LoadError, LoadGenerator, Result
 
 class Arrangement(NamedTuple):
     """Where publishers and subscribers are, client number i of each kind at node i modulo nodes; whose CPU time is
-    measured; and what goes on beside the traffic."""
+    measured; what goes on beside the traffic; and what the traffic has instead of the case's options."""
 
     publish_at: Sequence[RunningBroker]
     subscribe_at: Sequence[RunningBroker]
     measured: Sequence[RunningBroker]
     meanwhile: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+    instead: Sequence[str] = ()
 
 
 def all_at(nodes: Sequence[RunningBroker]) -> Arrangement:
@@ -47,7 +48,7 @@ class Course(NamedTuple):
 
     def _sample(self, case: Case, there: Arrangement) -> Result:
         pids = ",".join(str(pid) for node in there.measured for pid in node.pids())
-        options = [*case.options, "--mqtt", str(case.mqtt), "--broker-pids", pids]
+        options = [*case.options, *there.instead, "--mqtt", str(case.mqtt), "--broker-pids", pids]
         options += ["--seconds", str(self.seconds), "--warmup", str(self.warmup)]
         options += ["--publisher-port", ",".join(str(node.port) for node in there.publish_at)]
         try:
