@@ -1,6 +1,7 @@
-"""A slice of the wire scenarios against Mosquitto: what they expect is the standard's, not our broker's habit.
+"""A slice of the wire scenarios against Mosquitto: what they expect is the standard's, not our broker's habit. The same
+slice through a proxy in front of it: the same passes.
 
-All of them: `scripts/bench strange`.
+All of them: `scripts/bench strange`, `scripts/bench strange --proxy`.
 """
 
 from __future__ import annotations
@@ -21,10 +22,20 @@ SLICE = [
 ]
 
 
-def test_mosquitto_behaves_as_the_scenarios_expect() -> None:
+def passed(is_proxied: bool) -> int:
+    """How many of the slice."""
     find_mosquitto()  # or skip
-    status, output = strange.run(PROJECT, [f"tests/broker/test_{name}.py" for name in SLICE])
+    status, output = strange.run(PROJECT, [f"tests/broker/test_{name}.py" for name in SLICE], is_proxied)
     assert status == 0, output[-5000:]
-    passed = re.search(r"(\d+) passed", output)
-    assert passed and int(passed.group(1)) > 200, output[-500:]
+    found = re.search(r"(\d+) passed", output)
+    assert found, output[-500:]
     assert "left out: known deviations" in output
+    return int(found.group(1))
+
+
+def test_mosquitto_behaves_as_the_scenarios_expect() -> None:
+    assert passed(is_proxied=False) > 200
+
+
+def test_mosquitto_behind_a_proxy_does_so_too() -> None:
+    assert passed(is_proxied=True) > 200

@@ -33,6 +33,21 @@ def test_only_a_whole_run_that_passed_is_reported(monkeypatch: pytest.MonkeyPatc
         (0, ["tests/broker/test_09_keep_alive.py"], False),
         (0, [], True),
     ):
-        monkeypatch.setattr(strange, "run", lambda project, tests, status=status: (status, OUTPUT))
+        monkeypatch.setattr(strange, "run", lambda project, tests, is_proxied, status=status: (status, OUTPUT))
         assert strange.main(project + arguments) == status
         assert bool(list(tmp_path.glob("docs/results/mosquitto-scenarios-*.md"))) == reported
+
+
+def test_a_run_through_a_proxy_has_a_report_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[bool] = []
+
+    def run(project: Path, tests: object, is_proxied: bool) -> tuple[int, str]:
+        asked.append(is_proxied)
+        return 0, OUTPUT
+
+    monkeypatch.setattr(strange, "run", run)
+    assert strange.main(["--project", str(tmp_path), "--proxy"]) == 0
+    assert asked == [True]
+    [file] = tmp_path.glob("docs/results/*")
+    assert file.name.startswith("mosquitto-proxy-scenarios-")
+    assert file.read_text().startswith("# Our scenarios against Mosquitto behind a proxy\n")
