@@ -51,6 +51,8 @@ OTHER: dict[str, Any] = {
     "cluster.session_wait": 5.0,
     "cluster.catch_up_wait": 20.0,
     "cluster.secret": SecretStr(TOKEN),
+    "proxy.listen": ["1884", "*:1885"],
+    "proxy.password": SecretStr(TOKEN),
     **dict.fromkeys(("cluster.tls.certificate", "cluster.tls.key", "cluster.tls.ca"), "other"),
 }
 CLUSTER_TLS = {"cluster.tls.certificate": "certificate", "cluster.tls.key": "key", "cluster.tls.ca": "ca"}
@@ -66,6 +68,11 @@ NEEDS: dict[str, dict[str, Any]] = {
     "cluster.tls.crl": CLUSTER_TLS,
     "cluster.tls.minimum_version": CLUSTER_TLS,
     "cluster.tls.identity": CLUSTER_TLS,
+    "proxy.broker": {"cluster.name": "c"},
+    "proxy.password": {"proxy.username": "u"},
+    "proxy.password_file": {"proxy.username": "u"},
+    "proxy.tls.certificate": {"proxy.tls.key": "key"},
+    "proxy.tls.key": {"proxy.tls.certificate": "certificate"},
 }
 """Settings that do not come alone."""
 
@@ -280,7 +287,7 @@ def test_the_template_says_every_default(tmp_path: Path) -> None:
         value: Any = said
         for part in name.split("."):
             value = value.get(part) if isinstance(value, dict) else None
-        if name.startswith("cluster.tls."):  # a table that is not there by default is an example, too
+        if name.startswith(("cluster.tls.", "proxy.tls.")):  # what is not there by default is an example, too
             continue
         default = field.get_default(call_default_factory=True)
         assert value == (None if isinstance(default, SecretStr) else default), name

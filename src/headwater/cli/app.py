@@ -18,6 +18,7 @@ from headwater.cli.fleet import fleet
 from headwater.cli.passwd import passwd
 from headwater.cli.pipeline import pipeline
 from headwater.cli.plugins import PluggedGroup
+from headwater.cli.proxy import proxy
 from headwater.cli.pub import pub
 from headwater.cli.store import store
 from headwater.cli.sub import sub
@@ -35,6 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(proxy)
 app.command()(pub)
 app.command()(sub)
 app.command()(top)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from headwater.node.links.cluster import Cluster
     from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
+    from headwater.node.proxy.proxy import Proxy
     from headwater.store.store import Store
 
 log = logging.getLogger("headwater.broker")
@@ -88,6 +89,8 @@ class Broker:
         """What other processes of the same node have counted."""
         self.cluster: Cluster | None = None
         """None: the node is alone, or has not started."""
+        self.proxy: Proxy | None = None
+        """The same for its part as a proxy."""
         self._bridges: Bridges | None = None
         self._accepting: Accepting | None = None
         self._changing: asyncio.Task[None] | None = None
@@ -141,6 +144,7 @@ class Broker:
         self._storage.open(self._storage_failed)
         if self.cluster is not None:
             self.cluster.start()
+            self._open_proxy(self.cluster)
         self._take_advice()
         server.deciding.clock = self._look_at_the_clock
         self.hooks.on_change = self._hooks_changed
@@ -161,6 +165,13 @@ class Broker:
 
             self.cluster = Cluster(self.server, self.config.cluster, self.config.data_dir)
             self.cluster.open()
+
+    def _open_proxy(self, cluster: Cluster) -> None:
+        if self.config.proxy.enabled:
+            from headwater.node.proxy.proxy import Proxy  # only loaded where it is needed
+
+            self.proxy = Proxy(self.server, self.config.proxy, cluster.links, self.config.data_dir)
+            self.proxy.start()
 
     async def stop(self) -> None:
         """Stop listening, tell every client (DISCONNECT 0x8B) and close."""
@@ -183,6 +194,8 @@ class Broker:
             server.lost(channel)
         server.hot.until = NEVER
         server.background.finish()
+        if self.proxy is not None:
+            self.proxy.stop()
         if self.cluster is not None:
             await self._storage.settle()  # other nodes get the wills, too
             self.cluster.stop()
@@ -341,7 +354,7 @@ class Broker:
         """Why clients are not let in; "": they are."""
         if self.failure is not None:
             return str(self.failure)
-        if self.server.stopping or not self.listeners:
+        if self.server.stopping or not (self.listeners or self.proxy):
             return "the broker has not started, or stops"
         return "" if self.cluster is None else self.cluster.not_ready
 

@@ -18,6 +18,7 @@ from headwater.node.bridge.settings import BridgeSettings
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.delivery.settings import StoreSettings
 from headwater.node.links.settings import ClusterSettings
+from headwater.node.proxy.settings import ProxySettings
 from headwater.node.settings import ConfigError, Settings, load
 from headwater.node.transports.settings import ALL_ADDRESSES, ID_PREFIX, ListenerSettings
 from headwater.node.web_settings import WebSettings
@@ -316,6 +317,9 @@ class Config(Settings):
     cluster: ClusterSettings = Field(
         default=ClusterSettings(), description="A cluster of nodes that are one broker (docs/cluster.md)."
     )
+    proxy: ProxySettings = Field(
+        default=ProxySettings(), description="A proxy in front of a broker of any make (docs/proxy.md)."
+    )
     advice: AdviceSettings = Field(
         default=AdviceSettings(), description="Recommendations from outside, of a pipeline say (docs/advice.md)."
     )
@@ -338,6 +342,18 @@ class Config(Settings):
             raise ValueError("the store (store.enabled) needs `durability` sync or async")
         if self.rest.enabled and not self.store.enabled:
             raise ValueError("REST (rest.enabled) needs a store: set store.enabled = true")
+        return self
+
+    @model_validator(mode="after")
+    def _a_proxy_is_a_node(self) -> Self:
+        if not self.proxy.enabled:
+            return self
+        if not self.cluster.enabled:
+            raise ValueError("a proxy (proxy.broker) is a node of a cluster: set `cluster.name`")
+        if self.listeners:
+            raise ValueError("a proxy (proxy.broker) has no listeners of its own: clients connect to `proxy.listen`")
+        if self.store.enabled or self.bridges or self.workers > 1:
+            raise ValueError("a proxy (proxy.broker) has neither a store, nor bridges, nor workers")
         return self
 
     @field_validator("log_to", mode="before")

@@ -152,6 +152,8 @@ def announce(broker: Broker) -> None:
     if broker.store is not None:
         log.info("messages are stored under the id %s; the next position is %d", broker.store.id, broker.store.next)
         log.info("%s", _kept_for(broker))
+    if broker.proxy is not None:
+        return  # the home broker admits clients
     asked = config.access.authenticates or broker.hooks.listens("connect_authenticate")
     _say_who_is_admitted(broker, asked)
     for listener in broker.listeners:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headwater.peering.exchange import ANYTHING, Exchange, Send, Traffic
-from headwater.peering.frames.frame import Have, InterestFrame
+from headwater.peering.frames.frame import Have, InterestFrame, Stamp
 from headwater.peering.graph import behind
 from headwater.peering.methods.flood import FloodAnnouncement
 from headwater.peering.methods.method import Announcement, Hearing
@@ -190,6 +190,38 @@ class Coordination:
         """By which a node tells what it wants; "": it has not."""
         stream = self._exchange.streams.get(node)
         return "" if stream is None or stream.content is None else stream.content.method
+
+    # ---- behind a proxy ------------------------------------------------------------------------------------------
+
+    def be_gated(self) -> None:
+        """From now on, steps of others are acknowledged when `caught` says so, at the latest after `subscribe_wait`."""
+        self._exchange.is_gated = True
+
+    def heard(self) -> dict[str, Stamp]:
+        """How far others have told what they want, by node."""
+        return {node: stream.stamp for node, stream in self._exchange.streams.items() if node != self.node}
+
+    def caught(self, upto: dict[str, Stamp]) -> None:
+        self._exchange.caught(upto)
+
+    def wanted(self) -> tuple[set[str] | None, bool]:
+        """The filters of all other nodes, those of groups among them as `$share/…`, None: anything; and whether all
+        have been heard."""
+        found: set[str] = set()
+        is_sure = True
+        for node in self._members | self._exchange.streams.keys():
+            stream = self._exchange.streams.get(node)
+            if node == self.node:
+                continue
+            if stream is None or not isinstance(stream.content, Hearing):
+                is_sure = False
+                continue
+            is_sure = is_sure and stream.is_sure
+            filters = stream.content.filters()
+            if filters is None:
+                return None, is_sure
+            found.update(filters)
+        return found, is_sure
 
     def traffic(self, peer: str) -> Traffic | None:
         """What was told to a peer since its link came up; None: it is down."""

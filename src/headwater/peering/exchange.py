@@ -88,6 +88,10 @@ class Link:
         self.acknowledged[origin] = max(stamp, self.acknowledged.get(origin, NOTHING))
 
 
+GATE: Final = ""
+"""In place of a peer: a home broker, that has to be subscribed to before others hear that a step is known here."""
+
+
 class Exchange:
     """Streams and links of one node. What is to be sent is in `out`, what topics may go elsewhere now in `changed`."""
 
@@ -102,6 +106,8 @@ class Exchange:
         self.changed: list[str] | None = []
         """Filters; ANYTHING: any topic's."""
         self.is_graph_new = False
+        self.is_gated = False
+        """Steps are acknowledged when `caught` says so, too (node/proxy)."""
         self.released: list[object] = []
         self._waiting: Barrier[object] = Barrier(wait)
         self._relayed: dict[str, Barrier[tuple[str, Stamp]]] = {}
@@ -339,13 +345,24 @@ class Exchange:
         """A step that `peer` brought has been applied: pass it on, and acknowledge it when all who get it have."""
         stream.doubts.discard(peer)
         link.has_acknowledged(stream.origin, stream.stamp)
+        others: set[str] = set()
         if self.relays:
             self._spread(stream, peer)
-            barrier = self._relayed.setdefault(stream.origin, Barrier(self.wait))
             others = self._behind_of(stream, peer)
-            if barrier.hold((peer, stream.stamp), stream.stamp.number, others, now):
-                return
-        self._acknowledge(peer, stream.origin, stream.stamp)
+        if self.is_gated:
+            others.add(GATE)
+        if others:
+            barrier = self._relayed.setdefault(stream.origin, Barrier(self.wait))
+            barrier.hold((peer, stream.stamp), stream.stamp.number, others, now)
+        else:
+            self._acknowledge(peer, stream.origin, stream.stamp)
+
+    def caught(self, upto: dict[str, Stamp]) -> None:
+        """The home broker is subscribed to for all steps up to these."""
+        for origin, stamp in upto.items():
+            barrier, stream = self._relayed.get(origin), self.streams.get(origin)
+            if barrier is not None and stream is not None and stream.stamp.boot == stamp.boot:
+                self._acknowledge_all(origin, barrier.acknowledged(GATE, stamp.number))
 
     def _is_known(self, peer: str, link: Link, origin: str, stamp: Stamp) -> None:
         link.has_acknowledged(origin, stamp)

@@ -15,10 +15,17 @@ from headwater.node.protocol.core import Core
 from headwater.node.transports.tls import Tls
 
 
-def open_channel(core: Core, entrance: Entrance, connection: socket.socket, address: str, loopback: bool) -> Channel:
+def open_channel(
+    core: Core,
+    entrance: Entrance,
+    connection: socket.socket,
+    address: str,
+    loopback: bool,
+    kind: type[Channel] = Channel,
+) -> Channel:
     """Of a connected socket, which must not block: it is read from in the next turn, so that until then its peer and
     its layers are to be set. Raises OSError, having closed the socket."""
-    channel = Channel(core.hot, connection.fileno(), connection.recv, connection.send)
+    channel = kind(core.hot, connection.fileno(), connection.recv, connection.send)
     channel.socket = connection
     channel.over_tcp = connection.family in (socket.AF_INET, socket.AF_INET6)
     channel.address = address
@@ -43,6 +50,7 @@ def add_tls(
     context: ssl.SSLContext,
     established: Callable[[Channel], None],
     server_side: bool,
+    server_hostname: str | None = None,
 ) -> Tls:
     """Have the channel speak TLS; `established` is called when the certificate is there, before any byte is."""
 
@@ -52,7 +60,7 @@ def add_tls(
         established(channel)
 
     writable = partial(_wait_writable, core, channel)
-    tls = Tls(channel, context, secured, writable, server_side=server_side)
+    tls = Tls(channel, context, secured, writable, server_hostname=server_hostname, server_side=server_side)
     channel.recv, channel.send_bytes = tls.recv, tls.send
     channel.transport = tls
     return tls

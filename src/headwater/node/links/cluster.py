@@ -284,6 +284,11 @@ class Cluster:
         view = self._observer.view(self.address)
         return view._replace(not_ready=self.not_ready, drain=self._draining.view())
 
+    @property
+    def links(self) -> Links:
+        """Raises ValueError if it has not started."""
+        return self._started()
+
     def _started(self) -> Links:
         """Raises ValueError."""
         if self._links is None:

@@ -89,7 +89,7 @@ class Dialer(Entrance):
                 core.stats.failures += 1
                 log.exception("dialing %s failed", address)
             with core.turn():
-                self._tell(done, None, _reason(error))
+                self._tell(done, None, reason_of(error))
             return
         with core.turn():
             if self._contexts is None:
@@ -112,7 +112,7 @@ class Dialer(Entrance):
             except TimeoutError:
                 raise OSError(f"cannot resolve {seed.host}: no answer") from None
             except OSError as error:
-                raise OSError(f"cannot resolve {seed.host}: {_reason(error)}") from None
+                raise OSError(f"cannot resolve {seed.host}: {reason_of(error)}") from None
         reasons: list[str] = []
         for number, host in enumerate(hosts):
             share = (deadline - time.monotonic()) / (len(hosts) - number)
@@ -120,9 +120,9 @@ class Dialer(Entrance):
                 if seed.port in self.not_for_nodes and is_of_this_machine(host):
                     raise OSError("this node listens there, but not for nodes")
                 async with asyncio.timeout(share):
-                    return await _connect_tcp(host, seed.port), Seed(host, seed.port)
+                    return await connect_tcp(host, seed.port), Seed(host, seed.port)
             except OSError as error:
-                reasons.append(f"{Seed(host, seed.port)}: {_reason(error)}" if len(hosts) > 1 else _reason(error))
+                reasons.append(f"{Seed(host, seed.port)}: {reason_of(error)}" if len(hosts) > 1 else reason_of(error))
         raise OSError("; ".join(reasons) or f"{seed.host} has no address")
 
     # ---- what comes behind it ----------------------------------------------------------------------------------
@@ -159,13 +159,14 @@ class Securing(Unclaimed):
         deadline: float,
         secured: Done,
         under_way: set[Securing],
+        server_hostname: str | None = None,
     ) -> None:
         super().__init__(core, channel)
         self._secured: Done | None = secured
         self._under_way = under_way
         self._reason = "closed during the TLS handshake"
         self._timer = core.timers.at(deadline, self._time_is_over)
-        self._tls: Tls | None = add_tls(core, channel, context, self._established, False)
+        self._tls: Tls | None = add_tls(core, channel, context, self._established, False, server_hostname)
         channel.peer = self
         under_way.add(self)
 
@@ -174,7 +175,7 @@ class Securing(Unclaimed):
         try:
             self._tls.begin()
         except OSError as error:
-            self.failed(_reason(error))
+            self.failed(reason_of(error))
 
     def failed(self, why: str) -> None:
         self._reason = why
@@ -215,7 +216,7 @@ def refusal(failure: str) -> str:
     return f"the other node refused TLS: {alert}{ALERTS.get(alert, '')}"
 
 
-async def _connect_tcp(host: str, port: int) -> socket.socket:
+async def connect_tcp(host: str, port: int) -> socket.socket:
     """Raises OSError."""
     [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
@@ -264,7 +265,7 @@ def _connect_unix(path: str) -> socket.socket:
     return connection
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     if not isinstance(error, OSError):
         return str(error)
     if error.errno is not None and error.errno > 0:

@@ -28,7 +28,7 @@ from headwater.node.links.retaining import Retaining, is_shared
 from headwater.node.links.sending import LinkDestination, OutgoingRuns, aged
 from headwater.node.links.sessions import Sessions
 from headwater.node.links.settings import ClusterSettings
-from headwater.node.links.spanning import NoGroups
+from headwater.node.links.spanning import NoClients, NoGroups
 from headwater.node.links.spooling import Spooling
 from headwater.node.links.turned_away import TurnedAway
 from headwater.node.plane.timers import Timer
@@ -36,7 +36,7 @@ from headwater.node.protocol.core import ClientTask, InterestGate
 from headwater.node.protocol.server import Server
 from headwater.peering.coordination import Coordination
 from headwater.peering.forwarding import GRAPH, MESH, Forwarding
-from headwater.peering.frames.frame import MAX_STATE, NONCE, Hello, InterestFrame, Leave
+from headwater.peering.frames.frame import MAX_STATE, NONCE, Hello, InterestFrame, Leave, Stamp
 from headwater.peering.frames.reading import VERSIONS
 from headwater.peering.frames.v1 import run_head
 from headwater.routing.feed import FILTER_ADDED, GROUP_ADDED, RouteChange, RouteListener
@@ -77,6 +77,8 @@ class Links(Source):
         self.objects: Callable[[Link], str] = _no_objection
         """Why a node with this Hello and certificate may not be linked; "": it may."""
         self.settled: Callable[[Channel], None] = _ignore_channel
+        self.interest_changed: Callable[[], None] | None = None
+        """Told when others may want something else (node/proxy)."""
         self.coordination = Coordination(
             node, boot, settings.method, relays=self.relays, subscribe_wait=settings.subscribe_wait
         )
@@ -312,7 +314,23 @@ class Links(Source):
                 coordinator.removed = partial(_both, before, partial(fanouts.forget, "#"))
         return fanouts
 
+    def fanouts_of_home(self) -> Fanouts:
+        """Where messages go that come from a proxy's home broker: to other nodes alone. Its name is no node's."""
+        fanouts = Fanouts(self.server.hot.own_fanouts.local)
+        fanouts.max_topic_length = self.server.config.max_topic_length
+        fanouts.max_topic_levels = self.server.config.max_topic_levels
+        fanouts.remote = self
+        fanouts.part = NoClients()
+        self._fanouts["\0"] = fanouts
+        self.server.router.feed.listen(fanouts)
+        return fanouts
+
     # ---- interest ------------------------------------------------------------------------------------------------
+
+    def caught(self, upto: dict[str, Stamp]) -> None:
+        """All that was heard up to there has been subscribed to at the home broker."""
+        self.coordination.caught(upto)
+        self._tick_soon()
 
     def interest(self, node: str, frame: InterestFrame) -> None:
         """Raises MalformedFrame."""
@@ -374,10 +392,12 @@ class Links(Source):
         if ends:
             self.outgoing.deliver(LinkDestination(self.outgoing, list(ends)), message, publisher)
 
-    def take_retained(self, message: Message) -> None:
-        stamp = self.retaining.take(message)
+    def take_retained(self, message: Message) -> bool:
+        retaining = self.retaining
+        stamp = retaining.take(message)
         if self.outgoing.relayed is not None:
             self.outgoing.relayed.stamp = stamp
+        return retaining.kept is not None and bool(stamp) and retaining.stamp_of(message.topic) == stamp
 
     def pass_on_retained(self, message: Message, fanout: Fanout) -> None:
         if self.outgoing.relayed is not None and is_shared(message.topic):
@@ -412,6 +432,8 @@ class Links(Source):
             self.server.hot.own_fanouts.remote_changed()
             for fanouts in self._fanouts.values():
                 fanouts.remote_changed()
+            if self.interest_changed is not None:
+                self.interest_changed()
         for task in work.released:
             assert isinstance(task, ClientTask)
             task.released()
@@ -490,8 +512,8 @@ class _Gate(InterestGate):
     def spread(self, message: Message, publisher: Session | None, fanout: Fanout, is_retained: bool) -> None:
         self.links.spread(message, publisher, fanout, is_retained)
 
-    def take_retained(self, message: Message) -> None:
-        self.links.take_retained(message)
+    def take_retained(self, message: Message) -> bool:
+        return self.links.take_retained(message)
 
     def pass_on_retained(self, message: Message, fanout: Fanout) -> None:
         self.links.pass_on_retained(message, fanout)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import struct
 import time
+from collections.abc import Callable
 from typing import Final
 
 from headwater.message import Delivery, Message
@@ -72,6 +73,8 @@ class Retaining:
         self._next: dict[PeerEnd, tuple[float, float]] = {}
         """When to compare over a link that is up, and the pause after that."""
         self._has_found: set[PeerEnd] = set()
+        self.kept: Callable[[Message], None] | None = None
+        """Told of what was kept of others' messages, and deletions (node/proxy)."""
         self.comparisons: dict[PeerEnd, Comparison] = {}
         """Those that are watched (catching_up.py)."""
 
@@ -145,6 +148,8 @@ class Retaining:
             core.stats.retained_refused += 1
             self.found_no_room(message.topic)
             return False
+        if self.kept is not None:
+            self.kept(message)
         return True
 
     # ---- comparing -------------------------------------------------------------------------------------------------

@@ -151,6 +151,13 @@ class NoGroups(LocalPart):
         return found
 
 
+class NoClients(LocalPart):
+    """For what comes from a proxy's home broker, which its own clients have already."""
+
+    def of(self, found: list[Destination]) -> list[Destination]:
+        return []
+
+
 class OwnGroups(LocalPart):
     """For what is published here: without the groups that have members elsewhere, too."""
 

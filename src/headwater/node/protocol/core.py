@@ -75,8 +75,9 @@ class InterestGate:
         """Send it to the nodes that it does not go to anyway."""
         raise NotImplementedError
 
-    def take_retained(self, message: Message) -> None:
-        """Another node sent it: retain it, if it is later than what is here."""
+    def take_retained(self, message: Message) -> bool:
+        """Another node sent it: retain it, if it is later than what is here. True: it has gone to all who are to get it
+        at this node."""
         raise NotImplementedError
 
     def pass_on_retained(self, message: Message, fanout: Fanout) -> None:

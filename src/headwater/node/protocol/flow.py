@@ -97,7 +97,11 @@ class Flow(Core):
     def postponed(self, channel: Channel) -> None:
         if channel.peer is not None:
             channel.peer.postponed()
-            return
+        else:
+            self.read_on_later(channel)
+
+    def read_on_later(self, channel: Channel) -> None:
+        """Deal with the channel's other packets when there is time."""
         self.be_busy(channel)
         channel.postponed = True
         self.background.add(_Rest(self, channel))
@@ -138,8 +142,7 @@ class Flow(Core):
     def relieved(self, channel: Channel) -> None:
         channel.congested = False
         self.plane.watch(channel, True, True)
-        if channel.peer is None:
-            self.hot.delivering.drain(channel)
+        self.hot.delivering.drain(channel)
 
     def written(self, channel: Channel) -> None:
         channel.congested = False

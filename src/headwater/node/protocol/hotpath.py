@@ -72,6 +72,17 @@ class HotPath(Collecting):
         if channel.peer is not None:
             channel.peer.feed(data)
             return
+        self._feed(channel, data)
+
+    def feed_from(self, channel: Channel, data: bytes, fanouts: Fanouts) -> None:
+        """As `feed`, for what a proxy's home broker sent (node/proxy): its messages go where these fan-outs say."""
+        self.fanouts = fanouts
+        try:
+            self._feed(channel, data)
+        finally:
+            self.fanouts = self.own_fanouts
+
+    def _feed(self, channel: Channel, data: bytes) -> None:
         if channel.need:
             collected = self.collect(channel, data)
             if collected is None:

@@ -158,8 +158,7 @@ class Publishing:
         """A message that another node of the cluster has admitted: store it, retain it and hand it over."""
         core = self.core
         gate = core.interest if message.retain else None
-        if gate is not None:
-            gate.take_retained(message)
+        is_given = gate is not None and gate.take_retained(message)
         if core.hot.fanouts.store is not None and not self.admission.is_stored(message):
             return
         if core.coordinator is not None:
@@ -167,7 +166,11 @@ class Publishing:
         fanout = core.hot.fanouts.of(message.topic)
         if fanout.store is not None:
             fanout.store.deliver(message, None)
-        self._hand_over(fanout, message, None)
+        if is_given:
+            for destination in fanout.destinations[fanout.local :]:
+                destination.deliver(message, None)
+        else:
+            self._hand_over(fanout, message, None)
         if gate is not None:
             gate.pass_on_retained(message, fanout)
 

@@ -26,7 +26,10 @@ LATER = 1.0
 
 
 def listener_settings(config: Config) -> list[ListenerSettings]:
-    """`host` and `port` are a listener of their own, unless there are others and neither was set."""
+    """`host` and `port` are a listener of their own, unless there are others and neither was set. A proxy has none: it
+    relays connections (node/proxy)."""
+    if config.proxy.enabled:
+        return []
     if config.listeners and not config.model_fields_set & {"host", "port"}:
         return config.listeners
     return [ListenerSettings(host=config.host, port=config.port), *config.listeners]

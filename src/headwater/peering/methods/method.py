@@ -82,6 +82,10 @@ class Hearing:
     def wants(self, topic: str) -> bool:
         raise NotImplementedError
 
+    def filters(self) -> list[str] | None:
+        """All that it wants; None: it cannot be told, or is everything."""
+        return None
+
 
 class Unsure(Exception):
     """A change does not fit what is here."""

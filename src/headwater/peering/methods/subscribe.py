@@ -122,6 +122,9 @@ class SubscribeHearing(Hearing):
     def wants(self, topic: str) -> bool:
         return bool(self._trie.match(topic))
 
+    def filters(self) -> list[str] | None:
+        return list(self._trie.filters())
+
     def _add(self, filter: str) -> bool:
         """False: it is there already."""
         if self._trie.add(filter, _KEY, _ANYBODY) is not None:

@@ -1,0 +1,278 @@
+"""One connection of the own client with the home broker, from CONNECT to its end.
+
+    CONNECT -> CONNACK -> up: what the broker sends on the own subscriptions comes in, what is for `$home` goes out
+
+MQTT is symmetric but for CONNECT, SUBSCRIBE and PING, so once CONNACK is there the channel is that of an ordinary
+session, and the hot path serves it. What a client never sends (SUBACK, PINGRESP, a server's DISCONNECT) and what has to
+be looked at (QoS 2, retained messages, echoes) comes to `packet`.
+
+*Nobody waits in a ring.* A node that does not read from its home broker because a spool is full would not see that
+broker's acknowledgements either, and what other nodes send here would stop: two such nodes would wait for each other.
+So a PUBLISH of QoS 1 or 2 that finds no room is kept, unacknowledged, and the rest is read: the broker sends no more of
+them than its window has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from headwater.node.plane.channel import STORING, Peer
+from headwater.node.proxy.channel import HomeChannel, key_of, without_mark
+from headwater.session.connection import CONNECTED, MAX_RECEIVE
+from headwater.session.outbound import Flight
+from headwater.session.translate import message_of
+from headwater.wire.decode import FROM_SERVER, decode
+from headwater.wire.encode import encode
+from headwater.wire.errors import RemoteProtocolError
+from headwater.wire.packets import (
+    V5,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Unsuback,
+)
+from headwater.wire.primitives import ANY_NUMBER
+from headwater.wire.reasons import PROTOCOL_ERROR, SUCCESS
+
+if TYPE_CHECKING:
+    from headwater.node.proxy.home import Home
+
+log = logging.getLogger("headwater.proxy")
+
+GREETING: Final = 0
+UP: Final = 1
+CLOSED: Final = 2
+LARGEST_PACKET: Final = 268_435_460
+SOME: Final = 16
+MOST_HELD: Final = 8 << 20
+"""Bytes of messages that found no room: with more, the home broker is not read from until there is some."""
+REPLACED: Final = "replaced by a new connection"
+
+
+class HomeConnection(Peer):
+    def __init__(self, home: Home, channel: HomeChannel, connect: Connect) -> None:
+        self.home = home
+        self.channel = channel
+        self.connect = connect
+        self.phase = GREETING
+        self.why = ""
+        self.granted_qos = 2
+        self.held: deque[Publish] = deque()
+        self._held_bytes = 0
+        self._reserved: list[int] = []
+        channel.peer = self
+        channel.version = connect.version
+        channel.client_id = connect.client_id
+        channel.state = CONNECTED
+        channel.known = True
+        channel.max_in = channel.max_unseen = LARGEST_PACKET
+        self.write(connect)
+
+    # ---- what comes ----------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        home = self.home
+        home.server.hot.feed_from(self.channel, data, home.fanouts)
+
+    def packet(self, first_byte: int, body: bytes) -> None:
+        """Raises RemoteProtocolError."""
+        server = self.home.server
+        server.stats.received += 1
+        packet = decode(first_byte, body, self.channel.version, FROM_SERVER, ANY_NUMBER)
+        if self.phase == GREETING:
+            if not isinstance(packet, Connack):
+                raise RemoteProtocolError(PROTOCOL_ERROR, "the first packet is not a CONNACK")
+            self._answered(packet)
+        elif isinstance(packet, Publish):
+            self._publish(packet)
+        elif isinstance(packet, Pingresp):
+            self.home.is_alive()
+        elif isinstance(packet, (Suback, Unsuback)):
+            self._release(packet.packet_id)
+            self.home.subscribed(packet)
+        elif isinstance(packet, Disconnect):
+            self.close(f"the home broker says good-bye (0x{packet.reason:02X})")
+        elif isinstance(packet, (Puback, Pubrec, Pubrel, Pubcomp)):
+            if isinstance(packet, (Puback, Pubrec)) and packet.reason >= 0x80:
+                self.home.refused(packet.reason)
+            server.publishing.packet(self.channel, packet)
+        else:
+            raise RemoteProtocolError(PROTOCOL_ERROR, f"a {type(packet).__name__} out of place")
+
+    def _answered(self, packet: Connack) -> None:
+        if packet.reason != SUCCESS:
+            self.home.refuses(self, packet.reason)
+            self.close(f"refused with 0x{packet.reason:02X}")
+            return
+        channel = self.channel
+        properties = packet.properties
+        window = MAX_RECEIVE
+        if properties is not None:
+            window = properties.receive_maximum or MAX_RECEIVE
+            channel.max_packet_out = properties.maximum_packet_size or 0
+            self.granted_qos = 2 if properties.maximum_qos is None else properties.maximum_qos
+            if properties.assigned_client_identifier:
+                channel.client_id = properties.assigned_client_identifier
+        channel.receive_maximum = window
+        self.phase = UP
+        self.home.connected(self, packet.session_present)
+
+    def attach(self) -> None:
+        """The channel is the session's: what waits goes out."""
+        home, channel = self.home, self.channel
+        server, session = home.server, home.session
+        session.connection = channel
+        channel.session = session
+        session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight))
+        server.presence_changed(session, True)
+        self.choose_way()
+        server.delivering.resend(channel, session, session.outbound.resume(SOME))
+        server.delivering.drain(channel)
+
+    def choose_way(self) -> None:
+        """Whether what comes may go by the hot path, or each message has to be looked at."""
+        channel = self.channel
+        channel.fast = channel.session is not None and channel.echoes is None and not (self.home.copies or self.held)
+
+    # ---- PUBLISH -------------------------------------------------------------------------------------------------
+
+    def _publish(self, packet: Publish) -> None:
+        home, channel = self.home, self.channel
+        server, session = home.server, home.session
+        server.stats.messages_received += 1
+        if packet.qos == 2 and packet.packet_id in session.received:
+            server.send(channel, Pubrec(packet.packet_id))
+            server.promise(channel)
+        elif home.is_own(packet):
+            server.publishing.acknowledge(channel, session, packet, SUCCESS)
+        elif packet.qos and (self.held or not self._has_room(packet.topic)):
+            self._hold(packet)
+        else:
+            self._take(packet)
+
+    def _take(self, packet: Publish) -> None:
+        home, channel = self.home, self.channel
+        server, session = home.server, home.session
+        echoes = channel.echoes
+        copies = home.copies
+        if copies is not None and copies.is_copy(packet.topic, packet.payload, packet.qos):
+            home.copied += 1
+        elif echoes is not None and echoes.swallows(key_of(packet, packet.topic), server.hot.now):
+            home.swallowed += 1
+        else:
+            message = message_of(packet, channel.client_id, server.hot.now)
+            if channel.mark:
+                message.user_properties = without_mark(message.user_properties)
+            home.caught(message, packet)
+        server.publishing.acknowledge(channel, session, packet, SUCCESS)
+
+    def _has_room(self, topic: str) -> bool:
+        return all(each.has_room(None) for each in self.home.fanouts.of(topic).destinations)
+
+    def _hold(self, packet: Publish) -> None:
+        self.held.append(packet)
+        self._held_bytes += len(packet.payload)
+        self.choose_way()  # nothing may overtake it
+        self.home.try_held_soon()
+        if self._held_bytes > MOST_HELD and not self.channel.paused & STORING:
+            self.home.server.pause(self.channel, STORING)
+
+    def take_held(self) -> None:
+        """As many as there is room for, in their order."""
+        home = self.home
+        hot = home.server.hot
+        hot.fanouts = home.fanouts
+        try:
+            while self.held and self._has_room(self.held[0].topic):
+                packet = self.held.popleft()
+                self._held_bytes -= len(packet.payload)
+                self._take(packet)
+        finally:
+            hot.fanouts = hot.own_fanouts
+        self.choose_way()
+        if self.held:
+            home.try_held_soon()
+        elif self.channel.paused & STORING:
+            home.server.resume(self.channel, STORING)
+
+    # ---- what goes -----------------------------------------------------------------------------------------------
+
+    def write(self, packet: Packet) -> None:
+        self.channel.write(encode(packet, self.channel.version))
+
+    def reserve(self) -> int:
+        """A packet id for SUBSCRIBE or UNSUBSCRIBE, which no PUBLISH has until it is acknowledged [MQTT-2.2.1-3]."""
+        outbound = self.home.session.outbound
+        packet_id = outbound.take_id()
+        if packet_id:
+            outbound.flights[packet_id] = Flight(0, None, b"", b"", 0, 0)
+            self._reserved.append(packet_id)
+        return packet_id
+
+    def _release(self, packet_id: int) -> None:
+        if packet_id not in self._reserved:
+            raise RemoteProtocolError(PROTOCOL_ERROR, "an acknowledgement of what was not asked")
+        self._reserved.remove(packet_id)
+        del self.home.session.outbound.flights[packet_id]
+
+    def ping(self) -> None:
+        self.write(Pingreq())
+
+    # ---- the plane -----------------------------------------------------------------------------------------------
+
+    def postponed(self) -> None:
+        self.home.server.read_on_later(self.channel)
+
+    def written(self) -> None:
+        self.home.server.delivering.drain(self.channel)
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    def failed(self, why: str) -> None:
+        log.warning("the home broker broke the protocol: %s", why)
+        self.close(why)
+
+    def close(self, why: str) -> None:
+        """Send what is written, if the socket takes it, and end."""
+        if self.phase != CLOSED:
+            self.why = self.why or why
+            server = self.home.server
+            if self.channel.fd >= 0:
+                server.hot.transmit(self.channel)
+            if self.channel.fd >= 0:
+                server.lost(self.channel)
+            self.lost()
+
+    def good_bye(self) -> None:
+        if self.channel.version == V5:
+            self.write(Disconnect(SUCCESS))
+        else:
+            self.write(Disconnect())
+
+    def lost(self) -> None:
+        if self.phase == CLOSED:
+            return
+        was_up = self.phase == UP
+        self.phase = CLOSED
+        home, channel = self.home, self.channel
+        session = home.session
+        for packet_id in self._reserved:
+            session.outbound.flights.pop(packet_id, None)
+        self.held.clear()
+        if session.connection is channel:
+            session.connection = None
+            channel.session = None
+            session.outbound.disconnected()
+            home.server.presence_changed(session, False)
+        home.disconnected(self, was_up)
