@@ -73,7 +73,6 @@ COMPILED: Final = (
     "peering/spool",
     "peering/streams",
     "peering/windows",
-    "node/proxy/tap",
     "node/proxy/channel",
     "node/proxy/echo",
     "node/links/end",

@@ -123,7 +123,7 @@ class Broker:
         check_cluster(self.config.cluster)
         bridges = self.prepare_bridges(self.config)
         self.listeners = open_listeners(self.config, self.handed)
-        accepting = self._accepting = Accepting(server, self.listeners)
+        accepting = self._accepting = Accepting(server, [] if self.config.proxy.enabled else self.listeners)
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is None:
             plane = EpollPlane(server.hot, server.timers, loop.hot_selector.epoll)
             loop.hot_selector.plane = plane
@@ -154,7 +154,7 @@ class Broker:
         if self.before_clients is not None:
             server.plane.wake()
             await self.before_clients()
-        self.addresses = accepting.start()
+        self.addresses = accepting.start() if self.proxy is None else await self.proxy.let_in()
         if self.cluster is not None:
             self.cluster.serves_at(self.addresses)
         server.plane.wake()
@@ -170,7 +170,7 @@ class Broker:
         if self.config.proxy.enabled:
             from headwater.node.proxy.proxy import Proxy  # only loaded where it is needed
 
-            self.proxy = Proxy(self.server, self.config.proxy, cluster.links, self.config.data_dir)
+            self.proxy = Proxy(self.server, self.config, cluster.links, self.listeners)
             self.proxy.start()
 
     async def stop(self) -> None:
@@ -216,6 +216,8 @@ class Broker:
         self.server.stopping = True
         if self._accepting is not None:
             self._accepting.close()
+        if self.proxy is not None:
+            self.proxy.let_nobody_in()
 
     def prepare_bridges(self, config: Config) -> list[Prepared]:
         """Read the files of the bridges in these settings; nothing changes. Raises ConfigError, CertificateError."""
@@ -354,7 +356,7 @@ class Broker:
         """Why clients are not let in; "": they are."""
         if self.failure is not None:
             return str(self.failure)
-        if self.server.stopping or not (self.listeners or self.proxy):
+        if self.server.stopping or not self.listeners:
             return "the broker has not started, or stops"
         return "" if self.cluster is None else self.cluster.not_ready
 

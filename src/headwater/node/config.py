@@ -350,8 +350,6 @@ class Config(Settings):
             return self
         if not self.cluster.enabled:
             raise ValueError("a proxy (proxy.broker) is a node of a cluster: set `cluster.name`")
-        if self.listeners:
-            raise ValueError("a proxy (proxy.broker) has no listeners of its own: clients connect to `proxy.listen`")
         if self.store.enabled or self.bridges or self.workers > 1:
             raise ValueError("a proxy (proxy.broker) has neither a store, nor bridges, nor workers")
         return self

@@ -75,7 +75,7 @@ class Mosquitto:
 
 def proxy_config(name: str, home: Mosquitto, *join: Broker, data_dir: str = "", **settings: Any) -> Config:
     cluster = {**FAST, "node": name, "join": [address_of(each) for each in join], **settings.pop("cluster", {})}
-    proxy = {"broker": f"{HOST}:{home.port}", "listen": [], **settings}
+    proxy = {"broker": f"{HOST}:{home.port}", "listen": [f"{HOST}:0"], **settings}
     return Config(sys_interval=0, data_dir=data_dir, cluster=cluster, proxy=proxy)
 
 

@@ -78,7 +78,7 @@ def test_a_home_broker_that_says_nothing_is_given_up() -> None:
 
         server = await asyncio.start_server(silent, HOST, 0)
         port = server.sockets[0].getsockname()[1]
-        settings = {"broker": f"{HOST}:{port}", "listen": []}
+        settings = {"broker": f"{HOST}:{port}", "listen": [f"{HOST}:0"]}
         config = Config(sys_interval=0, connect_timeout=0.1, cluster={**FAST, "node": "a"}, proxy=settings)
         async with Broker(config) as broker:
             await until(lambda: calls >= 3)
@@ -171,8 +171,8 @@ def test_a_full_spool_holds_back_the_home_broker_and_nobody_waits_in_a_ring(home
             homes[0].go_on()
             found = await asyncio.gather(received(one, 500, 60), received(two, 500, 60))
             await asyncio.gather(to_a, to_b)
-            for each in found:
-                assert [int(payload[:4]) for _, payload in each] == list(range(500))
+            for messages in found:
+                assert [int(payload[:4]) for _, payload in messages] == list(range(500))
 
     run(body())
 

@@ -19,7 +19,6 @@ CLUSTER = {"name": "c"}
     ("settings", "word"),
     [
         ({}, "cluster.name"),
-        ({"cluster": CLUSTER, "listeners": [{"port": 1}]}, "listeners"),
         ({"cluster": CLUSTER, "data_dir": "d", "store": {"enabled": True}}, "store"),
         ({"cluster": CLUSTER, "workers": 2}, "workers"),
     ],

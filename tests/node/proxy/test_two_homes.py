@@ -117,7 +117,7 @@ def test_echoes_are_known(homes: list[Mosquitto], echo: str, protocol: str, qos:
             for reader in readers:
                 assert await received(reader.client, 50) == [("t/same", b"same")] * 50
             await nothing_more(brokers, readers, publishers)
-            assert [home_of(each).swallowed for each in brokers] == [25, 26]
+            await until(lambda: [home_of(each).swallowed for each in brokers] == [25, 26])
             for each in brokers:
                 await until(lambda each=each: home_of(each).echoes.count == 0)
 

@@ -39,7 +39,9 @@ class Caller(Entrance):
         self._core = core
         self._settings = settings
         self._resolver = Resolver()
-        self._context = client_context(settings.tls or BridgeTls()) if settings.is_secure else None
+        self.context = client_context(settings.tls or BridgeTls()) if settings.is_secure else None
+        self.hostname = settings.home.host if self.context is not None and self.context.check_hostname else None
+        """Whose certificate it has to be."""
         self._calling: set[asyncio.Task[None]] = set()
         self._securing: set[Securing] = set()
         self.password()
@@ -79,12 +81,12 @@ class Caller(Entrance):
                 done(None, reason_of(error) or "no answer in time")
             return
         with core.turn():
-            if self._context is None:
+            if self.context is None:
                 self._hand_over(done, channel, "")
             else:
                 Securing(
-                    *(core, channel, self._context, deadline, partial(self._hand_over, done), self._securing),
-                    home.host if self._context.check_hostname else None,
+                    *(core, channel, self.context, deadline, partial(self._hand_over, done), self._securing),
+                    self.hostname,
                 ).begin()
 
     async def _open(self, home: Seed) -> Channel:

@@ -67,9 +67,7 @@ class ProxySettings(Settings):
         "else by a user property (5.0) or by counting (3.1.1); `paper`: by a memory of digests, which loses messages "
         "that are the same (for comparison).",
     )
-    echo_memory: int = Field(
-        default=16 * MIB, ge=1024, description="Bytes of what was handed over and may come back."
-    )
+    echo_memory: int = Field(default=16 * MIB, ge=1024, description="Bytes of what was handed over and may come back.")
     fence_interval: float = Field(
         default=1.0, ge=0.01, le=86_400, description="Seconds after which echoes that did not come are given up."
     )
@@ -77,6 +75,12 @@ class ProxySettings(Settings):
     retained: bool = Field(
         default=True, description="Whether retained messages of the home broker and of other nodes are made the same."
     )
+    send_proxy: Literal["", "v1", "v2"] = Field(
+        default="",
+        description="Whether relayed connections tell the home broker their client's address: a PROXY header of this "
+        "version comes first; empty: none.",
+    )
+
     @field_validator("broker")
     @classmethod
     def _is_an_address(cls, broker: str) -> str:
@@ -106,6 +110,10 @@ class ProxySettings(Settings):
     @property
     def home(self) -> Seed:
         return home_of(self.broker)
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        return [place_of(each) for each in self.listen]
 
     @property
     def is_secure(self) -> bool:

@@ -26,10 +26,13 @@ LATER = 1.0
 
 
 def listener_settings(config: Config) -> list[ListenerSettings]:
-    """`host` and `port` are a listener of their own, unless there are others and neither was set. A proxy has none: it
-    relays connections (node/proxy)."""
+    """`host` and `port` are a listener of their own, unless there are others and neither was set. Of a proxy it is
+    `proxy.listen`."""
     if config.proxy.enabled:
-        return []
+        if config.listeners and "listen" not in config.proxy.model_fields_set:
+            return config.listeners
+        places = [ListenerSettings(host=host, port=port) for host, port in config.proxy.places]
+        return [*places, *config.listeners]
     if config.listeners and not config.model_fields_set & {"host", "port"}:
         return config.listeners
     return [ListenerSettings(host=config.host, port=config.port), *config.listeners]
