@@ -9,11 +9,11 @@ from typing import Final
 
 from headwater.node.hooks import Refusal
 from headwater.node.links.arriving import Arriving
+from headwater.node.links.claim import Grant, NextClaim, PendingClaim
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.holding import Holding, claim_of, held_by
 from headwater.node.links.moving import Moving
 from headwater.node.plane.channel import Channel
-from headwater.node.plane.timers import Timer
 from headwater.node.protocol.server import Server
 from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.retained.clock import HybridClock
@@ -28,40 +28,6 @@ log = logging.getLogger("headwater.cluster")
 CLEAN: Final = "clean"
 LATER: Final = -1
 """The outcome of a claim is not known yet."""
-
-
-class _Claim:
-    """Of a client that waits."""
-
-    def __init__(self, channel: Channel, packet: Connect, auth_data: bytes | None, move: Move) -> None:
-        self.channel = channel
-        self.packet = packet
-        self.auth_data = auth_data
-        self.move = move
-        self.asked: set[str] = set()
-        """Nodes that have not answered."""
-        self.elsewhere: set[str] = set()
-        """Nodes that the session is on its way to, which tell when it is there."""
-        self.successor: Claim | None = None
-        """A later claim of another node, which has ended this one and waits for what comes of it."""
-        self.timer: Timer | None = None
-
-
-class _Grant:
-    """`olds`: the nodes that could not be asked and have a session of the client."""
-
-    def __init__(self, move: Move, is_clean: bool, olds: list[str]) -> None:
-        self.move = move
-        self.is_clean = is_clean
-        self.olds = olds
-
-
-class _NextClaim:
-    """A claim of another node of a session that is itself still arriving."""
-
-    def __init__(self, move: Move, is_clean: bool) -> None:
-        self.move = move
-        self.is_clean = is_clean
 
 
 class Claims:
@@ -91,9 +57,9 @@ class Claims:
         self.clock = HybridClock(node)
         self.denied = 0
         self.refused = 0
-        self.pending: dict[str, _Claim] = {}
-        self.following: dict[str, _NextClaim] = {}
-        self.granted: dict[Channel, _Grant] = {}
+        self.pending: dict[str, PendingClaim] = {}
+        self.following: dict[str, NextClaim] = {}
+        self.granted: dict[Channel, Grant] = {}
         """Who is about to be attached."""
         self.expected: dict[str, set[str]] = {}
         """Sessions that nodes have said they send here, and from which nodes."""
@@ -113,9 +79,9 @@ class Claims:
             client_id, self.clock.stamp(_wall(), max(claim_of(session), self.holding.holders.latest(client_id)))
         )
         if session is not None and not isinstance(session.moving, Arriving):
-            self.granted[channel] = _Grant(move, packet.clean_start, [])
+            self.granted[channel] = Grant(move, packet.clean_start, [])
             return True
-        claim = _Claim(channel, packet, auth_data, move)
+        claim = PendingClaim(channel, packet, auth_data, move)
         if session is None:
             claim.asked = {node for node in list(self.ends) if self._ask(node, claim)}
         if not claim.asked and self._decide(claim, is_late=False):
@@ -131,7 +97,7 @@ class Claims:
     def attached(self, channel: Channel, session: Session) -> None:
         grant = self.granted.pop(channel, None)
         if grant is None:
-            grant = _Grant(Move(session.client_id, self.clock.stamp(_wall(), claim_of(session))), False, [])
+            grant = Grant(Move(session.client_id, self.clock.stamp(_wall(), claim_of(session))), False, [])
         stamp = grant.move.stamp
         session.claim_time, session.claim_node = stamp
         session.lineage = session.lineage or f"{stamp.time} {stamp.node}"
@@ -147,7 +113,7 @@ class Claims:
             )
             self.moving.arrivals.anew(session, grant.move, grant.olds)
 
-    def _decide(self, claim: _Claim, is_late: bool) -> bool:
+    def _decide(self, claim: PendingClaim, is_late: bool) -> bool:
         """All have answered that could be asked. Whether the client can be served; it may have to wait."""
         move, is_clean = claim.move, claim.packet.clean_start
         session = self.server.sessions.get(move.client_id)
@@ -159,10 +125,10 @@ class Claims:
             is_served = arriving.has_its_own() if is_late else arriving.can_be_served(nodes)
             if not is_served:
                 return False
-        self.granted[claim.channel] = _Grant(move, is_clean, [])
+        self.granted[claim.channel] = Grant(move, is_clean, [])
         return True
 
-    def _decide_without(self, claim: _Claim, is_late: bool) -> bool:
+    def _decide_without(self, claim: PendingClaim, is_late: bool) -> bool:
         """The same where there is no session here, or not yet."""
         move, is_clean = claim.move, claim.packet.clean_start
         olds = self._may_have_it(claim)
@@ -175,10 +141,10 @@ class Claims:
             is_coming = any(not self._is_away(node) and node not in claim.asked for node in olds)
             if self.lost != CLEAN or is_coming or not (is_late or are_away):
                 return False
-        self.granted[claim.channel] = _Grant(move, is_clean, olds)
+        self.granted[claim.channel] = Grant(move, is_clean, olds)
         return True
 
-    def _may_have_it(self, claim: _Claim) -> list[str]:
+    def _may_have_it(self, claim: PendingClaim) -> list[str]:
         """Nodes that have said that they send the session, or may have it and have not answered."""
         client_id = claim.move.client_id
         found = self.expected.get(client_id, set()) | claim.elsewhere
@@ -209,12 +175,12 @@ class Claims:
             if following.move.stamp > claim_of(session):
                 self._give(session, following.move, following.is_clean)
 
-    def _serve(self, claim: _Claim) -> None:
+    def _serve(self, claim: PendingClaim) -> None:
         self._forget_claim(claim)
         self.server.connecting.claimed(claim.channel, claim.packet, claim.auth_data, None)
         self.granted.pop(claim.channel, None)  # it has gone
 
-    def _is_late(self, claim: _Claim) -> None:
+    def _is_late(self, claim: PendingClaim) -> None:
         """Who has not answered by now is taken for away."""
         claim.timer = None
         if claim.successor is not None:
@@ -227,7 +193,7 @@ class Claims:
         text = "the session of this client is at a node that is not reached; try again later"
         self._end_claim(claim, Refusal(SERVER_UNAVAILABLE, text))
 
-    def _end_claim(self, claim: _Claim, refusal: Refusal) -> None:
+    def _end_claim(self, claim: PendingClaim, refusal: Refusal) -> None:
         self._forget_claim(claim)
         if claim.successor is not None:
             successor = claim.successor
@@ -235,7 +201,7 @@ class Claims:
             return  # the client has been told
         self.server.connecting.claimed(claim.channel, claim.packet, claim.auth_data, refusal)
 
-    def _forget_claim(self, claim: _Claim) -> None:
+    def _forget_claim(self, claim: PendingClaim) -> None:
         if self.pending.get(claim.move.client_id) is claim:
             del self.pending[claim.move.client_id]
         if claim.timer is not None:
@@ -291,7 +257,7 @@ class Claims:
         following = self.following.get(move.client_id)
         if following is not None and following.move.stamp > move.stamp:
             return DENIED
-        self.following[move.client_id] = _NextClaim(move, is_clean)
+        self.following[move.client_id] = NextClaim(move, is_clean)
         return MOVING
 
     def _give(self, session: Session, move: Move, is_clean: bool) -> int:
@@ -334,13 +300,13 @@ class Claims:
             claim.elsewhere.add(known.node if known.node in self.ends else node)
         self._look(claim)
 
-    def _look(self, claim: _Claim) -> None:
+    def _look(self, claim: PendingClaim) -> None:
         if claim.successor is not None:
             self._pass_on(claim, claim.successor)
         elif not claim.asked and self._decide(claim, is_late=False):
             self._serve(claim)
 
-    def _pass_on(self, claim: _Claim, successor: Claim, is_late: bool = False) -> None:
+    def _pass_on(self, claim: PendingClaim, successor: Claim, is_late: bool = False) -> None:
         """Tell who claimed the session after this node what that has come to, once it is known."""
         client_id = claim.move.client_id
         is_known = client_id in self.server.sessions or bool(self.expected.get(client_id)) or not claim.asked
@@ -351,10 +317,10 @@ class Claims:
     def answer(self, move: Move, outcome: int) -> None:
         self.holding.tell(move.stamp.node, Answer(move, outcome, self.holding.holders.latest(move.client_id)))
 
-    def _ask(self, node: str, claim: _Claim) -> bool:
+    def _ask(self, node: str, claim: PendingClaim) -> bool:
         return self._note(node, Claim(claim.move, claim.packet.clean_start))
 
-    def _ask_again(self, node: str, claim: _Claim) -> None:
+    def _ask_again(self, node: str, claim: PendingClaim) -> None:
         """It can be asked, or has the session, only now."""
         if self._ask(node, claim):
             claim.asked.add(node)

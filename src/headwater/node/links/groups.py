@@ -36,8 +36,8 @@ from headwater.node.links.sending import GroupLink, OutgoingRuns, aged, packet_e
 from headwater.node.links.spanning import GroupFanouts, Nobody, OwnGroups, SpanningGroup
 from headwater.node.links.telling import OwnGroup, Telling
 from headwater.node.plane.sending import message_of_packet
+from headwater.node.protocol.elsewhere import Elsewhere, MembersElsewhere
 from headwater.node.protocol.server import Server
-from headwater.node.protocol.sharing import Elsewhere, MembersElsewhere
 from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.groups.notes import BEGINNING, END, GROUP_BYTES, MAX_GROUPS_BYTES, Entry, GroupState, decode_note
 from headwater.peering.groups.spread import KEY, Spread

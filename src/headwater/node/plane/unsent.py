@@ -7,6 +7,8 @@ each packet header when a socket takes only a part; for all others bytes are byt
 
 from __future__ import annotations
 
+from collections import deque
+
 
 def packet_end(data: bytes, start: int) -> int:
     """Where the packet that begins at `start` ends."""
@@ -42,3 +44,20 @@ def pieces_of(data: bytes, cut: int, most: int) -> list[bytes]:
         at = packet_end(data, at)
     pieces.append(data[start:])
     return pieces
+
+
+def unsent_part(backlog: deque[bytes] | None, cut: int) -> bytes:
+    """What is left of the packet that has been sent in part."""
+    return b"".join(backlog or ())[:cut]
+
+
+def unsent_packets(backlog: deque[bytes] | None, cut: int) -> list[bytes]:
+    """The whole packets that wait for the socket, in order."""
+    data = b"".join(backlog or ())
+    packets: list[bytes] = []
+    at = cut
+    while at < len(data):
+        end = packet_end(data, at)
+        packets.append(data[at:end])
+        at = end
+    return packets

@@ -22,18 +22,17 @@ stays with its session [MQTT-4.8.2-4, 4.8.2-5].
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple, cast
-
-from mypy_extensions import mypyc_attr
+from typing import Final, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel, Share
 from headwater.node.plane.counters import EXPIRED, QUEUE_FULL, SESSION_ENDED
 from headwater.node.plane.sending import message_of_packet
-from headwater.node.plane.unsent import packet_end
+from headwater.node.plane.unsent import unsent_packets, unsent_part
 from headwater.node.protocol.core import Core
 from headwater.node.protocol.delivering import Delivering, is_behind
+from headwater.node.protocol.elsewhere import Elsewhere
 from headwater.routing.dispatcher import Member
 from headwater.routing.dispatcher_rules import covers
 from headwater.routing.shared import Group
@@ -60,54 +59,6 @@ def has_room(member: Member) -> bool:
         and channel.backlog_size <= BEHIND
         and (session.outbound.quota > 0 or member.subscription.qos == 0)
     )
-
-
-def unsent_part(channel: Channel) -> bytes:
-    """What is left of the packet that has been sent in part."""
-    return b"".join(channel.backlog or ())[: channel.cut]
-
-
-def unsent_packets(channel: Channel) -> list[bytes]:
-    """The whole packets that wait for the socket, in order."""
-    data = b"".join(channel.backlog or ())
-    packets: list[bytes] = []
-    at = channel.cut
-    while at < len(data):
-        end = packet_end(data, at)
-        packets.append(data[at:end])
-        at = end
-    return packets
-
-
-class MembersElsewhere(NamedTuple):
-    """A group's members at another node, as this one knows them."""
-
-    node: str
-    is_linked: bool
-    members: int
-    online: int
-    credit: int
-    """Messages that they had room for, as the node last told."""
-    sent: int
-    """Messages that went there from here, since the link is up."""
-    under_way: int
-    """Of these, the ones that the node had not got when it last told."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Elsewhere:
-    """The members of held groups at other nodes; without a cluster there are none."""
-
-    def any_online(self, group: Group) -> bool:
-        return False
-
-    def deliver(self, group: Group, message: Message) -> None:
-        """To a member anywhere, or let it wait here."""
-        raise NotImplementedError
-
-    def nodes(self, group: Group) -> list[MembersElsewhere]:
-        """Who has them, for people to look at."""
-        return []
 
 
 class _Pulling(BackgroundTask):
@@ -344,8 +295,8 @@ class Sharing(Share):
         back: list[Delivery] = []
         if channel.backlog_size == 0 or not channel.shares or channel.alias_limit_out:
             return back
-        stays = [unsent_part(channel)]
-        for packet in unsent_packets(channel):
+        stays = [unsent_part(channel.backlog, channel.cut)]
+        for packet in unsent_packets(channel.backlog, channel.cut):
             group = self._only_group(channel, session, packet)
             if group is not None and self.any_online(group):
                 message = message_of_packet(packet, channel.version, FROM_SERVER, "", self.core.hot.now)
