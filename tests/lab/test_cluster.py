@@ -144,8 +144,10 @@ def test_bytes_of_states_and_changes() -> None:
     assert told.state == sum(len(each) + 2 for each in filters)
     come = interest.wildcard_filters(30, interest.SEED + 1)
     assert told.changes == 2 * sum(len(each) + 3 for each in come)  # each of them came and went
+    grown = interest.wildcard_filters(40, interest.SEED + 2)
+    assert told.growth == sum(len(each) + 3 for each in grown)
     summary = interest.told_bytes("bloom", 200, 60, 600.0)
-    assert 0 < summary.state < told.state and summary.changes > 0
+    assert 0 < summary.state < told.state and summary.changes > 0 and summary.growth > 0
 
 
 def test_names_are_as_the_paper_has_them() -> None:

@@ -163,6 +163,7 @@ class Campaign:
         )
         add("bloom/state_bytes_ratio", summary.state / exact.state)
         add("bloom/churn_bytes_ratio", summary.changes / exact.changes)
+        add("bloom/growth_bytes_ratio", summary.growth / exact.growth)
         self.tell(f"bloom: {crossed.summary:,} messages for {crossed.exact:,}; {summary} for {exact}")
 
     def _found(self, outcome: ContestOutcome) -> ContestOutcome:

@@ -51,6 +51,7 @@ FIGURES: Final = {
     "bloom/messages_ratio": Figure("messages that cross by bloom, over subscribe", RATIO, "≤", 1.01),
     "bloom/state_bytes_ratio": Figure("bytes of the whole state by bloom, over subscribe", RATIO, "≤", 0.2),
     "bloom/churn_bytes_ratio": Figure("bytes of changes by bloom, over subscribe", RATIO),
+    "bloom/growth_bytes_ratio": Figure("bytes of growing by a fifth by bloom, over subscribe", RATIO),
     "hop/flood/us_per_message": Figure("CPU of a second node per message, flood", MICROSECONDS),
     "hop/subscribe/us_per_message": Figure("the same, subscribe", MICROSECONDS),
     "hop/bloom/us_per_message": Figure("the same, bloom", MICROSECONDS),

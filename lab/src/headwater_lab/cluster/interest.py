@@ -20,6 +20,7 @@ NAMES: Final = 3000
 FILTERS: Final = 6000
 """For messages: three topics in ten are wanted."""
 TICK: Final = 0.05
+GROWTH: Final = 0.2
 LINGERS: Final = 6.0
 """Seconds after which every removal has been told."""
 HERE, THERE = "here", "there"
@@ -102,12 +103,15 @@ def wildcard_filters(count: int, seed: int = SEED) -> list[str]:
 
 
 class Bytes(NamedTuple):
+    """Of the whole state; of changes, half of them removals; and of growing by `GROWTH`."""
+
     state: int
     changes: int
+    growth: int
 
 
 def told_bytes(method: str, filters: int, changes: int, rate: float) -> Bytes:
-    """Of the whole state, and of so many changes at so many a second, half of them removals."""
+    """`rate`: changes in a second."""
     told = Told(method, wildcard_filters(filters))
     state = told.bytes
     coming, going = wildcard_filters(changes // 2, SEED + 1), []
@@ -123,4 +127,9 @@ def told_bytes(method: str, filters: int, changes: int, rate: float) -> Bytes:
         told.change(FILTER_REMOVED, several)
         told.exchange(TICK)
     told.exchange(LINGERS)
-    return Bytes(state, told.bytes - state)
+    changed = told.bytes
+    coming = wildcard_filters(int(GROWTH * filters), SEED + 2)
+    for at in range(0, len(coming), at_once):
+        told.change(FILTER_ADDED, coming[at : at + at_once])
+        told.exchange(TICK)
+    return Bytes(state, changed - state, told.bytes - changed)
