@@ -15,7 +15,7 @@ from headwater_lab.cluster import interest, nodes
 from headwater_lab.cluster.churn import churning, filter_of
 from headwater_lab.cluster.figures import FIGURES, Findings
 from headwater_lab.cluster.nodes import linked, single
-from headwater_lab.cluster.traffic import Arrangement, Course, all_at, crossing
+from headwater_lab.cluster.traffic import Arranged, Arrangement, Course, all_at, crossing, in_turns
 from headwater_lab.contest import Case, ContestOutcome
 from headwater_lab.load import VIOLATIONS, LoadError, LoadGenerator, Result
 from headwater_lab.reproduce.interest.plan import Parameters
@@ -45,13 +45,15 @@ def without_nodes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     def made(count: int, *_: object, **__: object) -> Iterator[list[Fake]]:
         yield [Fake() for _ in range(count)]
 
-    def run(self: Course, case: Case, there: Mapping[str, Arrangement]) -> ContestOutcome:
+    def run(self: Course, case: Case, there: Mapping[str, Arranged]) -> ContestOutcome:
         arranged[case.key] = list(there)
-        load = {name: (len(each.subscribe_at), " ".join(each.instead)) for name, each in there.items()}
+        found = {name: each if isinstance(each, Arrangement) else each() for name, each in there.items()}
+        load = {name: (len(each.subscribe_at), " ".join(each.instead)) for name, each in found.items()}
         if case.key == "local5/lock-W2":  # the load of one node at each of five
-            assert load["five nodes"] == load["five without a cluster"] == (5, " ".join(bench.FIVE_TIMES))
-            assert load["one node"] == load["first of five"] == (1, "") and load["one load over five"] == (5, "")
-        samples = {name: [sample(float(len(each.measured)))] * self.rounds for name, each in there.items()}
+            assert load["five nodes"] == load[bench.UNLINKED] == (5, " ".join(bench.FIVE_TIMES))
+            assert load["one node"] == load["one of five in turns"] == (1, "")
+            assert load["one load over five"] == (5, "")
+        samples = {name: [sample(float(len(each.measured)))] * self.rounds for name, each in found.items()}
         return ContestOutcome(case, samples)
 
     monkeypatch.setattr(bench, "build", LoadGenerator)
@@ -119,6 +121,14 @@ def test_a_ratio_is_the_median_of_rounds_and_its_spread_half_that_of_their_quart
     assert findings.spreads["local5/lock-W2/cpu_ratio"] == pytest.approx(0.1)
     assert "1.200 ± 0.100" in findings.markdown({})
     assert "local5/lock-W2/cpu_ratio is 1.200 ± 0.100, asked is ≤ 1.1" in findings.markdown({})
+
+
+def test_each_node_has_its_turn() -> None:
+    nodes = [Fake(), Fake(), Fake()]
+    arrange = in_turns(nodes)  # type: ignore[arg-type]
+    made = [arrange() for _ in range(4)]
+    assert [each.publish_at for each in made] == [[nodes[at]] for at in (0, 1, 2, 0)]
+    assert all(each.publish_at == each.subscribe_at and each.measured == nodes for each in made)
 
 
 def test_five_times_the_load_is_five_times_that_of_one_node() -> None:

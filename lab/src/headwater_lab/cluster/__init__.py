@@ -10,9 +10,10 @@ per delivered message, in interleaved rounds of one run; medians of the ratios o
   from disk to disk (`durability = "sync"`, sessions that are kept);
 - hop: what the second node costs a message in µs, by each method of telling interest;
 - local5: five nodes, the clients of a topic at one of them, so that nothing crosses, against one node alone. Each has
-  the load of the one (W2 at each), which is what one has five nodes for; beside it, five nodes that are no cluster
-  (`unlinked`), one W2 spread over the five topic by topic (`split`: each gets fewer packets at a time), and all of it
-  at the first (`one`);
+  the load of the one (W2 at each), which is what one has five nodes for. Beside it, five that are no cluster, over one
+  node (`unlinked`) and the five over these (`over-unlinked`: what the cluster costs, and not five processes on the
+  cores that there are); one W2 spread over the five topic by topic (`split`: each gets fewer packets at a time); and
+  all of it at one, in each round at another (`one`);
 - topology: eight publishers spread over two nodes, QoS 1, with a subscriber of everything at each (MLT-SGL) or one
   shared group with two members at each (MLT-SHD), against the same clients at one node;
 - churn600: one of two nodes, at which all clients are, while 600 subscriptions with wildcards a second change at the

@@ -18,7 +18,7 @@ from headwater_lab.cluster import interest
 from headwater_lab.cluster.churn import churning
 from headwater_lab.cluster.figures import Findings, progress
 from headwater_lab.cluster.nodes import SYNC, linked, single
-from headwater_lab.cluster.traffic import Arrangement, Course, all_at, crossing
+from headwater_lab.cluster.traffic import Arranged, Arrangement, Course, all_at, crossing, in_turns
 from headwater_lab.contest import Case, ContestOutcome
 from headwater_lab.load import LoadError, build
 from headwater_lab.options import figure_options
@@ -31,11 +31,12 @@ METHODS: Final = ("flood", "subscribe", "bloom")
 CHURN: Final = 600.0
 FIVE_TIMES: Final = ("--publishers", "250", "--subscribers", "250", "--topics", "250")
 """W2 at each of five nodes."""
+UNLINKED: Final = "five without a cluster"
 LOCAL: Final = {
     "": "five nodes",
-    "unlinked/": "five without a cluster",
+    "unlinked/": UNLINKED,
     "split/": "one load over five",
-    "one/": "first of five",
+    "one/": "one of five in turns",
 }
 QOS1: Final = "--publishers 50 --subscribers 50 --topics 50 --qos 1 --window 20 --keep-sessions"
 
@@ -116,23 +117,24 @@ class Campaign:
         self.findings.compare(name, outcome, "two nodes", ONE)
 
     def local(self) -> None:
-        """Five nodes, the clients of a topic at one of them: W2 at each, one W2 for all, or all of it at the first."""
+        """Five nodes, the clients of a topic at one of them: W2 at each, one W2 for all, or all of it at one."""
         with contextlib.ExitStack() as stack:
             one = stack.enter_context(single(self.folder))
             five = stack.enter_context(linked(5, self.folder))
             alone = [stack.enter_context(single(self.folder))[0] for _ in range(5)]
-            there = {
+            there: dict[str, Arranged] = {
                 ONE: all_at(one),
                 "five nodes": all_at(five)._replace(instead=FIVE_TIMES),
-                "five without a cluster": all_at(alone)._replace(instead=FIVE_TIMES),
+                UNLINKED: all_at(alone)._replace(instead=FIVE_TIMES),
                 "one load over five": all_at(five),
-                "first of five": Arrangement(five[:1], five[:1], five),
+                "one of five in turns": in_turns(five),
             }
             if self.sizes.controls:
                 there["one load over five without a cluster"] = all_at(alone)
             outcome = self._found(self.course.run(_w2("local5", "lock", "nothing crosses"), there))
         for name, arrangement in LOCAL.items():
             self.findings.compare(f"local5/{name}lock-W2/cpu_ratio", outcome, arrangement, ONE)
+        self.findings.compare("local5/over-unlinked/lock-W2/cpu_ratio", outcome, "five nodes", UNLINKED)
 
     def topologies(self) -> None:
         """Eight publishers spread over two nodes (Banno and Yoshizawa 2021): a subscriber of all at each (MLT-SGL), or

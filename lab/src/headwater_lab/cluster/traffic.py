@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -23,6 +24,10 @@ class Arrangement(NamedTuple):
     instead: Sequence[str] = ()
 
 
+Arranged = Arrangement | Callable[[], Arrangement]
+"""The same in all rounds, or made for each."""
+
+
 def all_at(nodes: Sequence[RunningBroker]) -> Arrangement:
     return Arrangement(nodes, nodes, nodes)
 
@@ -30,6 +35,17 @@ def all_at(nodes: Sequence[RunningBroker]) -> Arrangement:
 def crossing(nodes: Sequence[RunningBroker]) -> Arrangement:
     """Everything that is published at the first node goes to the second."""
     return Arrangement(nodes[:1], nodes[1:2], nodes)
+
+
+def in_turns(nodes: Sequence[RunningBroker]) -> Callable[[], Arrangement]:
+    """All clients at one of them, in each round at the next one; all are measured."""
+    turns = itertools.cycle(nodes)
+
+    def arrange() -> Arrangement:
+        node = [next(turns)]
+        return Arrangement(node, node, nodes)
+
+    return arrange
 
 
 class Course(NamedTuple):
@@ -40,11 +56,14 @@ class Course(NamedTuple):
     seconds: float
     warmup: float
 
-    def run(self, case: Case, arrangements: Mapping[str, Arrangement]) -> ContestOutcome:
+    def run(self, case: Case, arrangements: Mapping[str, Arranged]) -> ContestOutcome:
         """LoadError: it could not be measured."""
-        return ContestOutcome(
-            case, interleave(list(arrangements), self.rounds, lambda name: self._sample(case, arrangements[name]))
-        )
+
+        def sample(name: str) -> Result:
+            found = arrangements[name]
+            return self._sample(case, found if isinstance(found, Arrangement) else found())
+
+        return ContestOutcome(case, interleave(list(arrangements), self.rounds, sample))
 
     def _sample(self, case: Case, there: Arrangement) -> Result:
         pids = ",".join(str(pid) for node in there.measured for pid in node.pids())
