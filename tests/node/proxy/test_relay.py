@@ -8,13 +8,17 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.node.proxy import short_way
 from headwater.node.proxy.pair import LARGEST_READ
+from headwater.node.proxy.short_way import PassOn
 from headwater.node.proxy.tapping import LARGEST_KEPT
+from tests.node.extension import built
 from tests.node.proxy.relaying import (
     PATIENCE,
     Running,
@@ -34,9 +38,21 @@ from tests.node.proxy.relaying import (
 CUTS = st.lists(st.integers(0, 3000), max_size=6)
 
 
+SOURCE = Path(short_way.__file__).with_name("passing.c")
+
+
+@pytest.fixture(scope="module", params=["own way", "short way"])
+def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PassOn | None:
+    """How bytes go where no packet matters."""
+    if request.param == "own way":
+        return None
+    pass_on: PassOn = built(SOURCE, tmp_path_factory.mktemp("extension")).pass_on
+    return pass_on
+
+
 @pytest.fixture(scope="module")
-def shared() -> Iterator[tuple[Running, socket.socket]]:
-    with listening() as server, relaying(port_of(server)) as running:
+def shared(way: PassOn | None) -> Iterator[tuple[Running, socket.socket]]:
+    with listening() as server, relaying(port_of(server), short_way=way) as running:
         yield running, server
 
 
@@ -57,15 +73,14 @@ def test_no_byte_is_changed_in_either_direction(
 ) -> None:
     """Whatever comes behind a CONNECT, in whatever pieces: half-closed connections go on in the other direction."""
     running, server = shared
-    with running.connect() as client:
-        client.sendall(connect_packet())
-        with accepted(server) as broker:
-            sending = threading.Thread(target=send_cut, args=(client, up, up_cuts))
-            sending.start()
-            assert rest(broker) == connect_packet() + up
-            sending.join()
-            send_cut(broker, down, down_cuts)
-            assert rest(client) == down
+    client, broker = open_pair(running, server)
+    with client, broker:
+        sending = threading.Thread(target=send_cut, args=(client, up, up_cuts))
+        sending.start()
+        assert rest(broker) == up
+        sending.join()
+        send_cut(broker, down, down_cuts)
+        assert rest(client) == down
 
 
 @given(st.binary(min_size=1, max_size=300))
@@ -84,9 +99,9 @@ def test_what_is_no_mqtt_is_the_brokers_to_judge(shared: tuple[Running, socket.s
 
 
 @under_both_planes
-def test_many_bytes_both_ways_at_once(is_guest: bool) -> None:
+def test_many_bytes_both_ways_at_once(is_guest: bool, way: PassOn | None) -> None:
     sent = random.Random(5).randbytes(8 << 20)
-    with listening() as server, relaying(port_of(server), is_guest=is_guest) as running:
+    with listening() as server, relaying(port_of(server), is_guest=is_guest, short_way=way) as running:
         client, broker = open_pair(running, server)
         with client, broker:
             threads = [threading.Thread(target=send_cut, args=(each, sent, [])) for each in (client, broker)]
@@ -143,8 +158,8 @@ def test_without_an_address_of_the_broker_clients_are_closed() -> None:
 
 
 @under_both_planes
-def test_a_client_that_is_lost_is_lost_to_the_broker(is_guest: bool) -> None:
-    with listening() as server, relaying(port_of(server), is_guest=is_guest) as running:
+def test_a_client_that_is_lost_is_lost_to_the_broker(is_guest: bool, way: PassOn | None) -> None:
+    with listening() as server, relaying(port_of(server), is_guest=is_guest, short_way=way) as running:
         client, broker = open_pair(running, server)
         client.sendall(b"\xc0\x00")
         reset(client)
@@ -155,8 +170,8 @@ def test_a_client_that_is_lost_is_lost_to_the_broker(is_guest: bool) -> None:
 
 
 @under_both_planes
-def test_a_broker_that_dies_closes_its_clients_behind_its_last_words(is_guest: bool) -> None:
-    with listening() as server, relaying(port_of(server), is_guest=is_guest) as running:
+def test_a_broker_that_dies_closes_its_clients_behind_its_last_words(is_guest: bool, way: PassOn | None) -> None:
+    with listening() as server, relaying(port_of(server), is_guest=is_guest, short_way=way) as running:
         client, broker = open_pair(running, server)
         broker.sendall(b"\xe0\x00")
         with client:
@@ -181,9 +196,9 @@ def fill(connection: socket.socket) -> int:
 
 
 @pytest.mark.parametrize("slow", ["client", "broker"])
-def test_who_does_not_read_is_not_written_to(slow: str) -> None:
+def test_who_does_not_read_is_not_written_to(slow: str, way: PassOn | None) -> None:
     """The relay holds one read at most, the sender is stopped, and nothing is lost when it goes on."""
-    with listening() as server, relaying(port_of(server)) as running:
+    with listening() as server, relaying(port_of(server), short_way=way) as running:
         client, broker = open_pair(running, server)
         writer, reader = (broker, client) if slow == "client" else (client, broker)
         with client, broker:

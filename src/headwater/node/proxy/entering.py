@@ -341,6 +341,8 @@ class Entering(Opening):
 
     def accepted(self, pair: Pair) -> None:
         pair.stage = OPEN
+        client, broker = pair.client, pair.broker
+        pair.is_plain = client is not None and broker is not None and client.carrier is None and broker.carrier is None
         self._left(pair)
 
     def closed(self, pair: Pair) -> None:

@@ -72,6 +72,8 @@ class Pair:
         """What has come of the CONNECT."""
         self.charge = 0
         """Bytes that it counts with among those that are not connected."""
+        self.is_plain = False
+        """Its bytes may go the short way: it is open, and there are no layers."""
         self.held_back = b""
         """A SUBACK that waits to be released, and what stands behind it."""
 

@@ -36,12 +36,17 @@ from headwater.node.plane.loop import Plane
 from headwater.node.plane.polling import poll_of
 from headwater.node.plane.timers import Timers
 from headwater.node.proxy.pair import ASKED, CLOSED, LARGEST_READ, OPEN, OPENING, End, Opening, Pair, RelayCounters
+from headwater.node.proxy.scanner import Scanner
+from headwater.node.proxy.short_way import short_way
 
 log = logging.getLogger("headwater.proxy")
 
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
 MOST_EVENTS: Final = 128
+BYTES_BITS: Final = 17
+BYTES_MASK: Final = (1 << BYTES_BITS) - 1
+"""What passing.c returns."""
 SMALL_READ: Final = 1024
 """Bytes of a read while too much waits."""
 CONTROL_READ: Final = 4096
@@ -73,6 +78,7 @@ class Relay:
         self.fd = self.epoll.fileno()
         self.poll: Callable[[float, int], list[tuple[int, int]]] = poll_of(self.epoll)
         self.clock: Callable[[], float] = time.monotonic
+        self.short_way = short_way()
         self.is_listening = False
         self.is_closed = False
         self._closing: list[socket.socket] = []
@@ -200,6 +206,9 @@ class Relay:
         if self.used > self.max_memory:
             size = SMALL_READ
         carrier = end.carrier
+        pair = end.pair
+        if pair.is_plain and self.short_way is not None and self._takes_short_way(end, size):
+            return
         try:
             data = end.recv(size) if carrier is None else carrier.recv(size)
         except BlockingIOError:
@@ -210,10 +219,13 @@ class Relay:
         if not data:
             self._ended(end)
             return
+        self._read(pair, end, data)
+
+    def _read(self, pair: Pair, end: End, data: bytes) -> None:
+        """Bytes came."""
         got = len(data)
         if got == end.read_size and got < LARGEST_READ:
             end.read_size = got * 2
-        pair = end.pair
         if end.is_client:
             self.counters.bytes_from_clients += got
             if pair.stage == OPENING:
@@ -223,6 +235,55 @@ class Relay:
         else:
             self.counters.bytes_from_broker += got
             self._from_broker(pair, end, data)
+
+    def _takes_short_way(self, end: End, size: int) -> bool:
+        """Read and pass on in one step (passing.c). False: it has to go the other way, and nothing was read."""
+        pair = end.pair
+        other = end.other
+        tap = pair.tap
+        scanner: Scanner | None = None
+        skip = -1
+        if tap is not None and not tap.is_blind:
+            scanner = tap.of_client if end.is_client else tap.of_broker
+            skip = scanner.simple_skip
+            if skip < 0:
+                return False
+        if other is None or self.short_way is None:
+            return False
+        types = 0 if scanner is None else scanner.types
+        try:
+            result = self.short_way(end.fd, other.fd, size, skip, types, end.is_client)
+        except OSError:
+            self._failed(end)
+            return True
+        if result is None:
+            return True
+        if isinstance(result, bytes):
+            if result:
+                self._read(pair, end, result)
+            else:
+                self._ended(end)
+            return True
+        rest = b""
+        if isinstance(result, tuple):
+            rest = result[1]
+            result = result[0]
+        assert isinstance(result, int)
+        got = result & BYTES_MASK
+        packets = result >> BYTES_BITS & BYTES_MASK
+        if got == end.read_size and got < LARGEST_READ:
+            end.read_size = got * 2
+        if end.is_client:
+            self.counters.bytes_from_clients += got
+        else:
+            self.counters.bytes_from_broker += got
+        if scanner is not None:
+            scanner.skipped(packets, result >> 2 * BYTES_BITS)
+            self._found(packets)
+        if rest:
+            self._let_wait(other, rest)
+            self.watch(end)
+        return True
 
     def _from_client(self, pair: Pair, end: End, data: bytes) -> None:
         tap = pair.tap
@@ -290,11 +351,15 @@ class Relay:
             self._failed(other)
             return
         if sent < len(data):
-            other.waiting = data[sent:]
-            other.stuck_since = self.clock()
-            self.used += len(data) - sent
-            self.watch(other)
+            self._let_wait(other, data[sent:])
             self.watch(end)
+
+    def _let_wait(self, end: End, data: bytes) -> None:
+        """Its socket has not taken these bytes."""
+        end.waiting = data
+        end.stuck_since = self.clock()
+        self.used += len(data)
+        self.watch(end)
 
     def _writable(self, end: End) -> None:
         if end.is_connecting:

@@ -105,6 +105,17 @@ class Scanner:
         self.packets += count
         return found if found else None
 
+    @property
+    def simple_skip(self) -> int:
+        """Bytes that are to be skipped before the next header, where nothing else is kept; -1: something is."""
+        return -1 if self._head or self._parts is not None or self.is_lost else self._skip
+
+    def skipped(self, packets: int, skip: int) -> None:
+        """Somebody else has scanned bytes from there (passing.c), in which so many packets begin, and nothing that
+        matters."""
+        self.packets += packets
+        self._skip = skip
+
     def _body_start(self, data: bytes, start: int) -> int:
         """Where the body begins of a packet whose length has more than one byte, and the length as `_skip`. 0: nothing
         more can be said of these bytes."""

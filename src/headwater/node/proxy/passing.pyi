@@ -1,0 +1,3 @@
+def pass_on(
+    from_fd: int, to_fd: int, size: int, skip: int, types: int, retained: bool, /
+) -> int | tuple[int, bytes] | bytes | None: ...
