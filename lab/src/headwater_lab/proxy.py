@@ -33,7 +33,10 @@ from headwater_lab.report import update
 from headwater_lab.scenarios import REGIMES, WORKLOADS
 
 PROXY: Final = "proxy"
-COMMAND: Final = "{python} -m headwater_lab.relay --broker 127.0.0.1:{broker} --listen 127.0.0.1:{port}"
+COMMAND: Final = (
+    "{python} -m headwater proxy --broker 127.0.0.1:{broker} --listen 127.0.0.1:{port} "
+    "--cluster-port 0 --log-level error"
+)
 
 FIGURES: Final = {
     "proxy/deep-W1/cpu_ratio": Figure(
