@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,19 +95,21 @@ class Course:
 
 @dataclass(frozen=True)
 class Sizes:
-    """`searched` and `limit` are of whole runs only: the search for the limit, and the run at it."""
+    """`searched` and `limit` are of whole runs only: the search for the limit, and the run at it. `patience`: seconds
+    in which flagged trials are run again."""
 
     fixed: Course
     slow: Course
+    patience: float
     searched: Course | None = None
     limit: Course | None = None
 
 
-QUICK: Final = Sizes(Course(FIXED, 3.0, 0.5, 0.1, 3.0), Course(FIXED, 2.5, 0.2, drain_limit=3.0, slow_us=80))
+QUICK: Final = Sizes(Course(FIXED, 3.0, 0.5, 0.1, 3.0), Course(FIXED, 2.5, 0.2, drain_limit=3.0, slow_us=80), 60.0)
 
 
 def whole(seconds: float) -> Sizes:
     """Of the run at the limit; the paper has 60."""
     fixed = Course(FIXED, min(seconds, 10.0), 1.0, 0.1)
     slow = Course(FIXED, 4.0, 0.5, drain_limit=5.0, slow_us=80)
-    return Sizes(fixed, slow, Course(FIXED, 3.0, 1.0, 0.5, 1.0), Course(FIXED, seconds, 1.0, 1.0, 5.0))
+    return Sizes(fixed, slow, math.inf, Course(FIXED, 3.0, 1.0, 0.5, 1.0), Course(FIXED, seconds, 1.0, 1.0, 5.0))

@@ -1,9 +1,11 @@
 """What trials say.
 
 - Rates: of each half second, messages attempted (ingress), completed and received (egress); mean, standard deviation.
-- Egress to ingress: received / (10 × attempted), since the load began, so that what waits in brokers and sockets counts
-  as not delivered. The limit is the smallest interval at which this is 0.99 or more (formula 1 of the paper), and at
-  which publishers were not held back: one that may send 5,000 of 16,667 messages has not an interval of 3 ms.
+- Egress to ingress: received / (10 × attempted). The limit is the smallest interval at which this is 0.99 or more (the
+  paper's formula 1), and at which publishers could send nearly all that they were to: one that gets rid of 5,000 of
+  16,667 messages has not an interval of 3 ms. With interval 0 nobody says how many they were to send: there it is
+  counted since the load began, so that what waits in sockets is not delivered; else full sockets would look like a
+  broker that keeps up.
 - CPU: of all brokers and proxies per delivered message. And, as there are fewer cores here than machines in the paper:
   of the busiest process per message that came in anywhere; one that has a core for itself is full at 1 / that. This
   `projected` limit takes for granted that CPU per message is the same at higher rates (batches make it less), and that
@@ -24,6 +26,7 @@ from headwater_lab.reproduce.coordination.plan import LOCAL, PAPER_TIMES, SETUPS
 from headwater_lab.results import Record, record
 
 RULE: Final = 0.99
+KEPT: Final = 0.95
 
 Key = tuple[str, str]
 """Set-up and placement."""
@@ -74,7 +77,7 @@ class Step(NamedTuple):
 
     @property
     def passes(self) -> bool:
-        return self.share >= RULE and self.kept >= RULE
+        return self.share >= RULE and self.kept >= KEPT
 
 
 def limit(steps: Iterable[Step]) -> float | None:
@@ -127,13 +130,14 @@ def summarised(trial: Trial) -> Summary:
             times[probe.pair].append((probe.received - probe.sent) * 1e3)
     nominal = trial.course.nominal
     kept = 1.0 if nominal is None else came / (nominal * (last.at - first.at))
+    share = delivered_share(last.attempted, last.received) if nominal is None else delivered_share(came, went)
     counted = trial.counted
     return Summary(
         trial,
         spread(rate for _, rate in rates(trial.samples, "attempted")),
         spread(rate for _, rate in rates(trial.samples, "completed")),
         spread(rate for _, rate in rates(trial.samples, "received")),
-        Step(trial.course.interval_ms, delivered_share(last.attempted, last.received), kept),
+        Step(trial.course.interval_ms, share, kept),
         1.0 - counted.received / counted.expected if counted.expected else 0.0,
         spread(times[0]),
         spread(times[1]),

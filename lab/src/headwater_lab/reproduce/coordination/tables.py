@@ -12,7 +12,7 @@ from headwater_lab.reproduce.coordination.plan import (
     SETUPS,
     TOPICS,
 )
-from headwater_lab.reproduce.coordination.results import RULE, Key, Results, Spread, Step, Summary, limit
+from headwater_lab.reproduce.coordination.results import KEPT, Key, Results, Spread, Step, Summary, limit
 from headwater_lab.reproduce.page import Table
 
 
@@ -91,7 +91,7 @@ def steps_table(results: Results) -> Table:
     for key, steps in results.steps.items():
         found = {step.interval_ms: _step(step) for step in steps}
         rows.append((_title(key), *(found.get(interval, "") for interval in INTERVALS)))
-    title = "egress / (10 × ingress) by interval; in brackets the part of messages that could be sent, if below 0.99"
+    title = "egress / (10 × ingress) by interval; in brackets the part of messages that could be sent, if below 0.95"
     return Table(title, ("ms", *(f"{interval:g}" for interval in INTERVALS)), rows)
 
 
@@ -127,7 +127,7 @@ def _signs(each: Summary) -> tuple[str, ...]:
 
 
 def _step(step: Step) -> str:
-    kept = f" ({step.kept:.2f})" if step.kept < RULE else ""
+    kept = f" ({step.kept:.2f})" if step.kept < KEPT else ""
     return f"{step.share:.3f}{kept}"
 
 
