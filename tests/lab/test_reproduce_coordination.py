@@ -1,12 +1,9 @@
-"""The coordination experiment: placement, detector, limit and statistics without any clock; short runs in real time."""
+"""The coordination experiment without any clock: placement, detector, limit, statistics, tables, the search."""
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
-import shutil
-import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,11 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from typer.testing import CliRunner
 
 from headwater_lab.cli.reproduce import reproduce as app
-from headwater_lab.load import LoadError
 from headwater_lab.reproduce.coordination import experiment, plan, trials
 from headwater_lab.reproduce.coordination.detector import signs
 from headwater_lab.reproduce.coordination.generator import Counted, Generator, Probe, Sample, Trial, read_probes
@@ -34,15 +29,12 @@ from headwater_lab.reproduce.coordination.results import (
     spread,
     summarised,
 )
-from headwater_lab.reproduce.coordination.systems import System, cluster_settings, running
+from headwater_lab.reproduce.coordination.systems import System, cluster_settings
 from headwater_lab.reproduce.coordination.tables import all_tables
 from headwater_lab.reproduce.coordination.written import report
 from headwater_lab.reproduce.page import markdown
-from tests.brokers import find_mosquitto
-from tests.lab.fake_broker import FakeBroker, Fault, faithful
 
 FACTS = {"cpu": "a good one"}
-BRIEF = Course(10.0, 0.7, 0.1, 0.05, 2.0)
 
 
 def sample(second: float, **changed: float) -> Sample:
@@ -352,93 +344,6 @@ def test_the_search_ends_after_two_that_failed(monkeypatch: pytest.MonkeyPatch, 
 def test_a_system_that_never_passes_has_no_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = searched(lambda interval: False, monkeypatch, tmp_path)
     assert [purpose for purpose, _ in found] == ["fixed", "searched", "searched", "slow"]
-
-
-# ---- in real time ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def generator(tmp_path_factory: pytest.TempPathFactory) -> Generator:
-    if shutil.which("gcc") is None:
-        pytest.skip("needs gcc")
-    return Generator(tmp_path_factory.mktemp("paced"))
-
-
-def against(generator: Generator, fault: Fault, course: Course = BRIEF) -> Trial:
-    """A trial with a broker that makes mistakes."""
-
-    async def scenario() -> Trial:
-        async with FakeBroker(fault) as broker:
-            system = System([broker.port], {})
-            return await asyncio.to_thread(generator.run, SINGLE, plan.LOCAL, "fixed", system, course)
-
-    return asyncio.run(scenario())
-
-
-def of_publisher(packet: bytes, publisher: int, sequence: int) -> bool:
-    found: tuple[int, int] = struct.unpack_from("=II", packet, len(packet) - 32)
-    return b"/topic/" in packet and found == (publisher, sequence)
-
-
-def test_a_faithful_broker(generator: Generator) -> None:
-    found = against(generator, faithful)
-    assert found.counted.received == found.counted.expected == 10 * found.counted.sent
-    assert found.counted.repeated == found.counted.misrouted == found.counted.corrupt == 0
-    assert found.probes
-    assert all(each.completed and each.received and each.sent <= each.completed for each in found.probes)
-
-
-def test_a_message_that_is_lost_is_ten_that_are_missing(generator: Generator) -> None:
-    found = against(generator, lambda number, packet: [] if of_publisher(packet, 3, 2) else [packet])
-    assert found.counted.expected - found.counted.received == 10
-    assert summarised(found).loss == pytest.approx(10 / found.counted.expected)
-
-
-def test_a_message_that_comes_twice_is_not_received_twice(generator: Generator) -> None:
-    found = against(generator, lambda number, packet: [packet, packet] if of_publisher(packet, 3, 2) else [packet])
-    assert found.counted.repeated == 10
-    assert found.counted.received == found.counted.expected
-    assert Results([found]).lost == 10
-
-
-def test_a_broker_that_closes_connections_is_said(generator: Generator) -> None:
-    async def scenario() -> None:
-        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
-        async with server:
-            system = System([server.sockets[0].getsockname()[1]], {})
-            await asyncio.to_thread(generator.run, SINGLE, plan.LOCAL, "fixed", system, BRIEF)
-
-    with pytest.raises(LoadError, match=r"the broker closed a connection|cannot (send|receive)"):
-        asyncio.run(scenario())
-
-
-def test_a_short_run_with_mosquitto(tmp_path: Path) -> None:
-    """One broker, both placements, and a generator that is slow on purpose."""
-    find_mosquitto()
-    slow = replace(plan.QUICK.slow, seconds=1.5)
-    sizes = plan.Sizes(replace(BRIEF, interval_ms=25.0, seconds=1.5), slow, patience=0.0)
-    found = Results(experiment.experiment([SINGLE], sizes, Console(quiet=True)))
-    assert found.lost == 0
-    assert {each.key for each in found.all} == {("single", "local"), ("single", "scattered")}
-    one = found.fixed["single", "local"]
-    assert one.trial.counted.sent >= 0.9 * 2000 * 1.6
-    assert set(one.cpu) == {"broker0"}
-    assert one.cpu_per_delivered > 0
-    assert 0 < one.latency.least <= one.latency.mean
-    assert found.slow is not None
-    assert "processor" in found.slow.signs.causes
-
-
-def test_a_line_of_bridges(tmp_path: Path, generator: Generator) -> None:
-    """Each message crosses to subscribers at all three, once."""
-    find_mosquitto()
-    three = replace(SETUPS["bridges5"], count=3)
-    with running(three, tmp_path) as system:
-        found = generator.run(three, plan.SCATTERED, "fixed", system, replace(BRIEF, interval_ms=50.0))
-    assert found.counted.received == found.counted.expected
-    assert found.counted.repeated == 0
-    assert found.is_far
-    assert set(found.samples[0].cpu) == {"broker0", "broker1", "broker2"}
 
 
 # ---- the command -------------------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from headwater.fleet.process import BrokerError, RunningBroker, free_port
 from headwater_lab.cluster.nodes import linked
@@ -18,11 +18,20 @@ from headwater_lab.reproduce.coordination.plan import Setup
 CLUSTER: Final = "coordination"
 
 
+class Part(Protocol):
+    """A broker or proxy with all its processes."""
+
+    def pids(self) -> list[int]: ...
+
+    def check_alive(self) -> None:
+        """BrokerError: it has ended."""
+
+
 class System(NamedTuple):
     """`ports`: where clients connect, of each broker; `processes`: whose CPU time counts, by name."""
 
     ports: list[int]
-    processes: dict[str, RunningBroker]
+    processes: Mapping[str, Part]
 
     def check_alive(self) -> None:
         """BrokerError: one has ended by itself."""
@@ -77,7 +86,7 @@ def _cluster(setup: Setup, folder: Path, stack: ExitStack) -> System:
 
 def _proxied(setup: Setup, folder: Path, stack: ExitStack) -> System:
     """Mosquittos, each behind a proxy; proxies in a line."""
-    processes: dict[str, RunningBroker] = {}
+    processes: dict[str, Part] = {}
     ports = []
     links = [free_port() for _ in range(setup.count)]
     for number, link in enumerate(links):
@@ -111,6 +120,11 @@ def _proxy(stack: ExitStack, folder: Path, broker: int, cluster: dict[str, objec
     return _started(stack, words, port, folder)
 
 
-MAKERS: Final = {"mosquitto": _mosquittos, "bridged": _bridged, "cluster": _cluster, "proxied": _proxied}
+MAKERS: Final = {
+    "mosquitto": _mosquittos,
+    "bridged": _bridged,
+    "cluster": _cluster,
+    "proxied": _proxied,
+}
 
 Running = AbstractContextManager[System]
