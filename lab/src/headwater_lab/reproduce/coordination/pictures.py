@@ -48,6 +48,9 @@ def _over_time(figure: Any, each: Summary, title: str) -> None:
     for name, colour, label in (("attempted", INGRESS, "ingress"), ("received", EGRESS, "egress")):
         axes.plot(*zip(*rates(samples, name), strict=True), color=colour, label=label)
     axes.set_yscale("log")
+    axes.set_ylim(max(each.ingress.mean, 1.0) / 3.0, max(each.egress.most, 1.0) * 3.0)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_minor_formatter("")
     axes.set_ylabel("messages/s")
     axes.set_xlabel("seconds")
     axes.set_title(f"{title}, {each.trial.course.interval_ms:g} ms", loc="left", fontsize=9)
@@ -75,6 +78,7 @@ def _bars(figure: Any, found: Mapping[Key, Summary], label: str, of: Callable[[S
         whisker = {"ecolor": "#555555", "elinewidth": 1, "capsize": 2}
         axes.bar(places, heights, 0.38, yerr=deviations, color=COLOURS[placement], error_kw=whisker, label=placement)
     axes.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=8)
+    axes.yaxis.set_major_formatter("{x:,g}")
     axes.set_ylabel(label)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
