@@ -105,7 +105,7 @@ class Sizes:
     limit: Course | None = None
 
 
-QUICK: Final = Sizes(Course(FIXED, 2.5, 0.5, 0.1, 3.0), Course(FIXED, 2.5, 0.2, drain_limit=3.0, slow_us=80), 60.0)
+QUICK: Final = Sizes(Course(FIXED, 2.5, 0.5, 0.1, 10.0), Course(FIXED, 2.5, 0.2, drain_limit=3.0, slow_us=80), 60.0)
 
 
 def whole(seconds: float) -> Sizes:
