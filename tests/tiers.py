@@ -25,6 +25,7 @@ NOT_FAST: Final = (
     "tests/fuzz/test_sockets.py",
     "tests/interop",
     "tests/lab",
+    "tests/makes",
     "tests/node/admin/test_serving.py",
     "tests/node/bridge/test_losses.py",
     "tests/node/bridge/test_mosquitto.py",

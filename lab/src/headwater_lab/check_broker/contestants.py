@@ -112,13 +112,13 @@ def running(make: Callable[[Path], list[Node]], folder: Path) -> Iterator[list[N
             node.end()
 
 
-def _folder(folder: Path, name: str) -> Path:
+def make_folder(folder: Path, name: str) -> Path:
     made = folder / name
     made.mkdir(parents=True)
     return made
 
 
-def _program(name: str, package: str) -> str:
+def program(name: str, package: str) -> str:
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if found is None:
         raise BrokerError(f"{name} is not installed (Debian: apt install {package})")
@@ -129,7 +129,7 @@ def _program(name: str, package: str) -> str:
 
 
 def _mosquitto(folder: Path, name: str, port: int, settings: str) -> Node:
-    own = _folder(folder, name)
+    own = make_folder(folder, name)
     file = own / "mosquitto.conf"
     file.write_text(f"listener {port} {HOST}\nallow_anonymous true\nuser root\n{settings.format(folder=own)}")
     return Node(own, port, [find_mosquitto(), "-c", str(file)])
@@ -173,12 +173,12 @@ def nats_cluster(folder: Path) -> list[Node]:
     routes = ", ".join(f'"nats://127.0.0.1:{link}"' for link in links.values())
     nodes = []
     for name in names:
-        own, mqtt = _folder(folder, name), free_port()
+        own, mqtt = make_folder(folder, name), free_port()
         file = own / "nats.conf"
         file.write_text(
             _NATS.format(name=name, client=free_port(), folder=own, mqtt=mqtt, link=links[name], routes=routes)
         )
-        words = [_program("nats-server", "nats-server"), "-c", str(file)]
+        words = [program("nats-server", "nats-server"), "-c", str(file)]
         nodes.append(Node(own, mqtt, words, waits_for_others=True))
     return nodes
 
@@ -197,17 +197,24 @@ cluster_formation.node_cleanup.only_log_warning = true
 
 def rabbitmq_cluster(folder: Path) -> list[Node]:
     """With an epmd of its own, which ends with them."""
-    _program("rabbitmq-server", "rabbitmq-server")
+    return _rabbitmq(folder, ("a", "b", "c"))
+
+
+def one_rabbitmq(folder: Path) -> list[Node]:
+    return _rabbitmq(folder, ("a",))
+
+
+def _rabbitmq(folder: Path, names: Sequence[str]) -> list[Node]:
+    program("rabbitmq-server", "rabbitmq-server")
     server = next(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
-    names = ("a", "b", "c")
     epmd = free_port()
     of_epmd = {"ERL_EPMD_PORT": str(epmd), "ERL_EPMD_ADDRESS": HOST}
-    found = [Node(_folder(folder, "epmd"), epmd, [_program("epmd", "erlang-base")], of_epmd, is_target=False)]
+    found = [Node(make_folder(folder, "epmd"), epmd, [program("epmd", "erlang-base")], of_epmd, is_target=False)]
     listed = "\n".join(
         f"cluster_formation.classic_config.nodes.{number} = {name}@localhost" for number, name in enumerate(names, 1)
     )
     for name in names:
-        own, mqtt = _folder(folder, name), free_port()
+        own, mqtt = make_folder(folder, name), free_port()
         (own / "rabbitmq.conf").write_text(_RABBIT.format(amqp=free_port(), mqtt=mqtt, nodes=listed))
         (own / "enabled_plugins").write_text("[rabbitmq_mqtt].\n")
         environment = {
@@ -230,7 +237,7 @@ def rabbitmq_cluster(folder: Path) -> list[Node]:
 
 
 def _headwater(folder: Path, name: str, words: Sequence[str]) -> Node:
-    own, port = _folder(folder, name), free_port()
+    own, port = make_folder(folder, name), free_port()
     command = [sys.executable, "-m", "headwater", "broker", "--port", str(port), "--data-dir", str(own / "data")]
     return Node(own, port, [*command, *words])
 
