@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from headwater.fleet.process import BrokerError
 from headwater_lab.load import LoadError
-from headwater_lab.reproduce.coordination import experiment, plan
+from headwater_lab.reproduce.coordination import experiment, mixed, plan
 from headwater_lab.reproduce.coordination.generator import Generator, Trial
 from headwater_lab.reproduce.coordination.plan import SETUPS, SINGLE, Course
 from headwater_lab.reproduce.coordination.results import Results, summarised
@@ -106,6 +107,30 @@ def test_a_line_of_bridges(tmp_path: Path, generator: Generator) -> None:
     assert found.counted.repeated == 0
     assert found.is_far
     assert set(found.samples[0].cpu) == {"broker0", "broker1", "broker2"}
+
+
+def test_makes_that_are_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, generator: Generator) -> None:
+    """Mosquitto and NATS behind proxies, and a node of ours."""
+    find_mosquitto("nats-server")
+    monkeypatch.setattr(mixed, "MAKES_WANTED", ("mosquitto", "nats"))
+    setup = SETUPS["mixed5"]
+    with running(setup, tmp_path) as system:
+        found = generator.run(setup, plan.SCATTERED, "fixed", system, replace(BRIEF, interval_ms=50.0))
+    assert found.counted.received == found.counted.expected
+    assert found.counted.repeated == 0
+    assert set(found.samples[0].cpu) == {"ours", "mosquitto", "proxy of mosquitto", "nats", "proxy of nats"}
+
+
+def test_what_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def missing_aedes() -> None:
+        raise BrokerError("aedes is not installed")
+
+    monkeypatch.setattr(mixed, "check_makes", missing_aedes)
+    assert "mixed5" not in [each.name for each in experiment.chosen(False, [])]
+    assert "mixed5 is left out: aedes is not installed" in capsys.readouterr().err
+    assert [each.name for each in experiment.chosen(False, ["mixed5"])] == ["mixed5"]
+    monkeypatch.setattr(mixed, "check_makes", lambda: None)
+    assert {each.name for each in experiment.chosen(False, [])} == set(SETUPS)
 
 
 @pytest.mark.parametrize("method", ["flood", "subscribe"])

@@ -13,6 +13,7 @@ from headwater_lab.reproduce.coordination import plan
 from headwater_lab.reproduce.coordination.generator import Generator, Trial
 from headwater_lab.reproduce.coordination.plan import Course, Setup, Sizes
 from headwater_lab.reproduce.coordination.results import Results
+from headwater_lab.reproduce.coordination.systems import missing
 from headwater_lab.reproduce.coordination.trials import Trials
 from headwater_lab.reproduce.coordination.written import report
 from headwater_lab.reproduce.reporter import Reporter
@@ -50,8 +51,16 @@ def chosen(quick: bool, only: Sequence[str]) -> list[Setup]:
     """ExperimentError: a name that is none."""
     if unknown := [name for name in only if name not in plan.SETUPS]:
         raise ExperimentError(f"no set-up {', '.join(unknown)}; there are {', '.join(plan.SETUPS)}")
-    wanted = plan.NAMED if quick and not only else plan.SETUPS.values()
-    return [each for each in wanted if not only or each.name in only]
+    if only:
+        return [plan.SETUPS[name] for name in only]
+    return [each for each in (plan.NAMED if quick else plan.SETUPS.values()) if not _lacking(each)]
+
+
+def _lacking(setup: Setup) -> bool:
+    """Said, and left out: not every machine has all makes."""
+    if why := missing(setup):
+        print(f"{setup.name} is left out: {why}", file=sys.stderr)
+    return bool(why)
 
 
 def experiment(setups: Sequence[Setup], sizes: Sizes, console: Console) -> list[Trial]:

@@ -67,6 +67,13 @@ FURTHER: Final = (
         "flood",
         echo="paper",
     ),
+    Setup(
+        "mixed5",
+        "Mosquitto, RabbitMQ, NATS and aedes behind proxies, and a node of ours, subscribe",
+        "mixed",
+        5,
+        "subscribe",
+    ),
     Setup("bridges5", "five Mosquittos in a line by its own bridges", "bridged", 5),
 )
 SETUPS: Final = {each.name: each for each in (*NAMED, *FURTHER)}

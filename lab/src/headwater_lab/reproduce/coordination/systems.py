@@ -48,6 +48,19 @@ def running(setup: Setup, folder: Path) -> Iterator[System]:
         yield MAKERS[setup.kind](setup, folder, stack)
 
 
+def missing(setup: Setup) -> str:
+    """What this machine lacks for it; "": nothing."""
+    if setup.kind != "mixed":
+        return ""
+    from headwater_lab.reproduce.coordination.mixed import check_makes  # only loaded where it is needed
+
+    try:
+        check_makes()
+    except BrokerError as problem:
+        return str(problem)
+    return ""
+
+
 def _started(stack: ExitStack, words: list[str], port: int, folder: Path) -> RunningBroker:
     broker = RunningBroker(words, port, folder / f"log-{port}")
     stack.callback(broker.stop)
@@ -120,11 +133,31 @@ def _proxy(stack: ExitStack, folder: Path, broker: int, cluster: dict[str, objec
     return _started(stack, words, port, folder)
 
 
+def _mixed(setup: Setup, folder: Path, stack: ExitStack) -> System:
+    """Other makes behind proxies, and a node of ours, which the others join."""
+    from headwater_lab.reproduce.coordination.mixed import start_makes
+
+    first, port = free_port(), free_port()
+    words = [sys.executable, "-m", "headwater", "broker", "--port", str(port), "--log-level", "error"]
+    words += ["--cluster", CLUSTER, "--node", "n0", "--cluster-port", str(first)]
+    words += ["--set", f"cluster.method={setup.method}"]
+    ours = _started(stack, words, port, folder)
+    processes: dict[str, Part] = {"ours": ours}
+    ports = [ours.port]
+    for number, (name, make) in enumerate(start_makes(folder, stack).items(), 1):
+        settings = cluster_settings(f"n{number}", free_port(), [f"127.0.0.1:{first}"], [], setup.method)
+        proxy = _proxy(stack, folder, make.port, settings, setup.echo)
+        processes |= {name: make, f"proxy of {name}": proxy}
+        ports.append(proxy.port)
+    return System(ports, processes)
+
+
 MAKERS: Final = {
     "mosquitto": _mosquittos,
     "bridged": _bridged,
     "cluster": _cluster,
     "proxied": _proxied,
+    "mixed": _mixed,
 }
 
 Running = AbstractContextManager[System]
