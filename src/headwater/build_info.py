@@ -98,6 +98,7 @@ COMPILED: Final = (
     "node/proxy/tap",
     "node/proxy/scanner",
     "node/proxy/tapping",
+    "node/proxy/pacing",
     "node/proxy/pair",
     "node/proxy/relay",
     "node/protocol/subscribing",

@@ -55,6 +55,20 @@ def test_a_broker_that_does_not_answer() -> None:
         assert running.relay.counters.cut_off == 1
 
 
+def test_a_broker_that_cannot_be_reached() -> None:
+    """Its queue of connections is full, and the system drops those that come."""
+    limits = EnteringLimits(dial_timeout=0.5)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, contextlib.ExitStack() as stack:
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        with relaying(port_of(server), limits=limits) as running, running.connect() as client:
+            client.sendall(connect_packet())
+            assert gone(client)
+            assert running.relay.counters.not_dialed == 1
+
+
 def test_who_is_connected_is_no_stranger() -> None:
     limits = EnteringLimits(connect_timeout=0.3, answer_timeout=0.3)
     with listening() as server, relaying(port_of(server), limits=limits) as running:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.node.proxy.tapping import LARGEST_KEPT, MOST_PENDING, Tap
+from headwater.node.proxy.tapping import LARGEST_KEPT, MOST_ALIASES, MOST_PENDING, Tap
 from headwater.wire.packets import (
     Connack,
     Connect,
@@ -210,6 +210,16 @@ def test_topic_aliases_of_retained_messages() -> None:
     alias = Properties(topic_alias=3)
     tapped.client(Publish("a", b"1", retain=True, properties=alias), Publish("", b"2", retain=True, properties=alias))
     assert [each[2:4] for each in tapped.told] == [("a", b"1"), ("a", b"2")]
+
+
+def test_aliases_that_are_remembered_are_bounded() -> None:
+    tapped = Tapped.accepted(5)
+    for alias in range(1, MOST_ALIASES + 2):
+        tapped.client(Publish(f"t/{alias}", b"", retain=True, properties=Properties(topic_alias=alias)))
+    tapped.told.clear()
+    for alias in (MOST_ALIASES, MOST_ALIASES + 1):
+        tapped.client(Publish("", b"", retain=True, properties=Properties(topic_alias=alias)))
+    assert [each[2] for each in tapped.told] == [f"t/{MOST_ALIASES}"]
 
 
 # ---- what is not understood --------------------------------------------------------------------------------------

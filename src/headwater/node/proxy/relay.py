@@ -6,12 +6,10 @@ direction, whatever is done in between. So the relay is made to find many messag
 - Its sockets are in an epoll of their own, which is one descriptor among others for the plane (node/plane/loop.py, or
   any asyncio loop). A turn asks once which sockets are ready, reads each of them once, up to 64 KiB, and gives what it
   read to the other socket in one send.
-- After a turn it rests, and does not even wait for its sockets, as long as that pays. What comes meanwhile is found
-  together. A rest is never longer than `PATIENCE` times the turn before it, so that who sends little to an idle relay
-  hardly waits; and longer than `SHORT` only while reads find several packets at once but few: then packets come faster
-  than they are fetched, and twice the rest is half the calls. Traffic in lock-step, one packet in each read, gains
-  nothing by long rests, and gets none. `LONGEST` bounds what is added to the delay.
-- Bytes are looked at by the tap alone (scanner.py): one addition per packet.
+- After a turn it rests, and does not even wait for its sockets, as long as that pays (pacing.py). What comes meanwhile
+  is found together.
+- Bytes are looked at by the tap alone (scanner.py), with one addition per packet; where no packet matters, they do not
+  even become an object (passing.c).
 
 Back-pressure. A socket that does not take all leaves the rest in `End.waiting`, and the other end is not read from
 until it has gone. So at most one read waits in each direction, and its sender meets a full socket, as without a proxy.
@@ -35,6 +33,7 @@ from typing import Final
 from headwater.node.plane.loop import Plane
 from headwater.node.plane.polling import poll_of
 from headwater.node.plane.timers import Timers
+from headwater.node.proxy.pacing import MOST_EVENTS, Pace
 from headwater.node.proxy.pair import ASKED, CLOSED, LARGEST_READ, OPEN, OPENING, End, Opening, Pair, RelayCounters
 from headwater.node.proxy.scanner import Scanner
 from headwater.node.proxy.short_way import short_way
@@ -43,7 +42,6 @@ log = logging.getLogger("headwater.proxy")
 
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
-MOST_EVENTS: Final = 128
 BYTES_BITS: Final = 17
 BYTES_MASK: Final = (1 << BYTES_BITS) - 1
 """What passing.c returns."""
@@ -51,13 +49,6 @@ SMALL_READ: Final = 1024
 """Bytes of a read while too much waits."""
 CONTROL_READ: Final = 4096
 """Bytes of the next read from who sent a packet that matters: dealing with such takes longer than passing bytes on."""
-SHORT: Final = 0.0002
-LONGEST: Final = 0.002
-PATIENCE: Final = 4.0
-ENOUGH: Final = 16
-"""Packets in a read: resting longer would save little more."""
-SEVERAL: Final = 1.5
-"""Packets in a read, from which on they do not come one by one."""
 
 
 class Relay:
@@ -82,9 +73,7 @@ class Relay:
         self.is_listening = False
         self.is_closed = False
         self._closing: list[socket.socket] = []
-        self._packets = 0
-        self._reads = 0
-        self._small = 0
+        self._pace = Pace()
 
     def start(self) -> None:
         self._listen(True)
@@ -113,7 +102,7 @@ class Relay:
         if self.is_closed:
             return
         began = self.clock()
-        self._reads = self._packets = self._small = 0
+        self._pace.begin()
         events = self.poll(0.0, MOST_EVENTS)
         ends = self.ends
         for fd, mask in events:
@@ -131,21 +120,12 @@ class Relay:
                 self.end(end.pair)
         if self._closing:
             self.close_sockets()
-        if not events:
-            self._listen(True)
-            return
         now = self.clock()
-        self._listen(False)
-        self.timers.at(now + self._rest(now - began), self.turn)
-        self.plane.wake()
-
-    def _rest(self, took: float) -> float:
-        """Seconds until the next turn."""
-        most = SHORT
-        if self._packets > SEVERAL * self._reads and 2 * self._small > self._reads:
-            most = LONGEST
-        rest = PATIENCE * took
-        return rest if rest < most else most
+        rest = self._pace.rest_after(now - began, len(events)) if events else 0.0
+        self._listen(rest == 0.0)
+        if rest:
+            self.timers.at(now + rest, self.turn)
+            self.plane.wake()
 
     def close_sockets(self) -> None:
         closing = self._closing
@@ -223,24 +203,20 @@ class Relay:
 
     def _read(self, pair: Pair, end: End, data: bytes) -> None:
         """Bytes came."""
-        got = len(data)
-        if got == end.read_size and got < LARGEST_READ:
-            end.read_size = got * 2
-        if end.is_client:
-            self.counters.bytes_from_clients += got
-            if pair.stage == OPENING:
-                self.opening.received(pair, data)
-            else:
-                self._from_client(pair, end, data)
-        else:
-            self.counters.bytes_from_broker += got
+        self._count(end, len(data))
+        if not end.is_client:
             self._from_broker(pair, end, data)
+        elif pair.stage == OPENING:
+            self.opening.received(pair, data)
+        else:
+            self._from_client(pair, end, data)
 
     def _takes_short_way(self, end: End, size: int) -> bool:
         """Read and pass on in one step (passing.c). False: it has to go the other way, and nothing was read."""
-        pair = end.pair
+        tap = end.pair.tap
         other = end.other
-        tap = pair.tap
+        if other is None or self.short_way is None:
+            return False
         scanner: Scanner | None = None
         skip = -1
         if tap is not None and not tap.is_blind:
@@ -248,42 +224,41 @@ class Relay:
             skip = scanner.simple_skip
             if skip < 0:
                 return False
-        if other is None or self.short_way is None:
-            return False
         types = 0 if scanner is None else scanner.types
         try:
             result = self.short_way(end.fd, other.fd, size, skip, types, end.is_client)
         except OSError:
             self._failed(end)
             return True
-        if result is None:
-            return True
-        if isinstance(result, bytes):
+        if isinstance(result, int):
+            self._passed(end, scanner, result)
+        elif isinstance(result, bytes):
             if result:
-                self._read(pair, end, result)
+                self._read(end.pair, end, result)
             else:
                 self._ended(end)
-            return True
-        rest = b""
-        if isinstance(result, tuple):
-            rest = result[1]
-            result = result[0]
-        assert isinstance(result, int)
-        got = result & BYTES_MASK
-        packets = result >> BYTES_BITS & BYTES_MASK
+        elif isinstance(result, tuple):
+            self._passed(end, scanner, result[0])
+            self._let_wait(other, result[1])
+            self.watch(end)
+        return True
+
+    def _passed(self, end: End, scanner: Scanner | None, result: int) -> None:
+        """The short way has passed on what came."""
+        self._count(end, result & BYTES_MASK)
+        if scanner is not None:
+            packets = result >> BYTES_BITS & BYTES_MASK
+            scanner.skipped(packets, result >> 2 * BYTES_BITS)
+            self._pace.read(packets)
+
+    def _count(self, end: End, got: int) -> None:
+        """A read brought so many bytes."""
         if got == end.read_size and got < LARGEST_READ:
             end.read_size = got * 2
         if end.is_client:
             self.counters.bytes_from_clients += got
         else:
             self.counters.bytes_from_broker += got
-        if scanner is not None:
-            scanner.skipped(packets, result >> 2 * BYTES_BITS)
-            self._found(packets)
-        if rest:
-            self._let_wait(other, rest)
-            self.watch(end)
-        return True
 
     def _from_client(self, pair: Pair, end: End, data: bytes) -> None:
         tap = pair.tap
@@ -295,7 +270,7 @@ class Relay:
                 end.read_size = CONTROL_READ
             if tap.is_blind and not was_blind:
                 self.counters.blind += 1
-            self._found(scanner.packets - before)
+            self._pace.read(scanner.packets - before)
         self.pass_on(end, data)
 
     def _from_broker(self, pair: Pair, end: End, data: bytes) -> None:
@@ -304,7 +279,7 @@ class Relay:
             scanner = tap.of_broker
             before = scanner.packets
             held_from = tap.from_broker(data)
-            self._found(scanner.packets - before)
+            self._pace.read(scanner.packets - before)
             if held_from >= 0 and tap.holding:
                 pair.held_back = data[held_from:]
                 data = data[:held_from]
@@ -313,12 +288,6 @@ class Relay:
                 self.opening.accepted(pair)
         if data:
             self.pass_on(end, data)
-
-    def _found(self, packets: int) -> None:
-        self._reads += 1
-        self._packets += packets
-        if packets < ENOUGH:
-            self._small += 1
 
     def go_on(self, pair: Pair) -> None:
         """What was held back of it may go."""
