@@ -170,7 +170,7 @@ class Broker:
         if self.config.proxy.enabled:
             from headwater.node.proxy.proxy import Proxy  # only loaded where it is needed
 
-            self.proxy = Proxy(self.server, self.config, cluster.links, self.listeners)
+            self.proxy = Proxy(self.server, self.config, cluster, self.listeners)
             self.proxy.start()
 
     async def stop(self) -> None:

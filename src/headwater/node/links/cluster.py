@@ -289,6 +289,11 @@ class Cluster:
         """Raises ValueError if it has not started."""
         return self._started()
 
+    @property
+    def contexts(self) -> LinkContexts | None:
+        """TLS between nodes, where there is any."""
+        return self._contexts
+
     def _started(self) -> Links:
         """Raises ValueError."""
         if self._links is None:

@@ -23,10 +23,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from headwater.node.plane.channel import Channel
 from headwater.node.plane.turn import Turn
 from headwater.node.proxy.announcing import Version, proxy_header
-from headwater.node.proxy.pair import ASKED, DIALING, OPEN, OPENING, End, Opening, Pair
+from headwater.node.proxy.pair import ASKED, CLAIMING, DIALING, OPEN, OPENING, PARTING, End, Opening, Pair
 from headwater.node.proxy.relay import Relay
 from headwater.node.proxy.tap import Watcher
 from headwater.node.proxy.tapping import Tap
@@ -36,7 +38,7 @@ from headwater.node.transports.tls import Tls
 from headwater.wire.decode import decode_connect
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.framing import PacketReader
-from headwater.wire.packets import CONNECT
+from headwater.wire.packets import CONNECT, Connect
 
 log = logging.getLogger("headwater.proxy")
 
@@ -44,6 +46,8 @@ LARGEST_OPENING: Final = 65536
 """Bytes of a CONNECT that is understood."""
 ACCEPTS: Final = 32
 """Connections that are accepted in a turn, by each listener."""
+LONGEST: Final = 60.0
+"""Seconds of a stage that has a shorter time elsewhere."""
 LATER: Final = 1.0
 """Seconds for which a listener is left alone that could not accept, and between two sweeps."""
 STRANGER: Final = 1024
@@ -76,6 +80,35 @@ class EnteringLimits:
     send_proxy: Version | Literal[""] = ""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Usher:
+    """Says where a client is served, if not always at the home broker (leading.py)."""
+
+    door: Listener
+    """Where clients come in that other proxies have led here."""
+
+    def introduced(self, pair: Pair) -> bool:
+        """At that door more of `opening` is there; what is not the client's is taken from it. True: all of that is
+        there. False: not yet, or the pair has ended."""
+        raise NotImplementedError
+
+    def watcher(self, pair: Pair, connect: Connect) -> Watcher:
+        """Who is told of this client, before anything else is called for it."""
+        raise NotImplementedError
+
+    def came(self, pair: Pair) -> None:
+        """Its CONNECT is whole. Calls `dial`, `dial_to` or `part`, now or later."""
+        raise NotImplementedError
+
+    def not_reached(self, pair: Pair, why: str) -> bool:
+        """There is no connection to where it was led. False: it was to be served here."""
+        raise NotImplementedError
+
+    def left(self, pair: Pair) -> None:
+        """It is gone, whatever its stage was."""
+        raise NotImplementedError
+
+
 class Entering(Opening):
     """Where clients come in. `target` says where the home broker is now; None: nobody knows."""
 
@@ -93,7 +126,9 @@ class Entering(Opening):
         self.turn = turn
         self.limits = limits
         self.most = min(limits.max_connections, most_pairs())
-        self._listeners = listeners
+        self.usher: Usher | None = None
+        """None: all are served here."""
+        self._listeners = list(listeners)
         self._target = target
         self._watcher = watcher
         self._strangers: OrderedDict[Pair, None] = OrderedDict()
@@ -104,6 +139,10 @@ class Entering(Opening):
     @property
     def connections(self) -> int:
         return self._pairs
+
+    def add(self, listener: Listener) -> None:
+        """One more, before the start."""
+        self._listeners.append(listener)
 
     def start(self) -> list[tuple[str, int]]:
         """Serve who comes; returns the addresses, but those of Unix sockets."""
@@ -166,7 +205,7 @@ class Entering(Opening):
             return
         pair = Pair(address, relay.clock(), listener)
         end = pair.client = End(connection, pair, True)
-        if settings.tls is not None or settings.protocol != "mqtt" or settings.proxy_protocol:
+        if listener.context is not None or settings.protocol != "mqtt" or settings.proxy_protocol:
             channel = Channel(self.turn, end.fd, connection.recv, connection.send)
             channel.socket = connection
             channel.address = address
@@ -201,10 +240,10 @@ class Entering(Opening):
         """The one that has been a stranger for longest ends. False: there is none."""
         oldest = next(iter(self._strangers), None)
         if oldest is not None:
-            self._cut_off(oldest, f"{why} is reached")
+            self.cut_off(oldest, f"{why} is reached")
         return oldest is not None
 
-    def _cut_off(self, pair: Pair, why: str) -> None:
+    def cut_off(self, pair: Pair, why: str) -> None:
         log.info("%s is cut off before the broker has accepted it: %s", pair.address, why)
         self.relay.counters.cut_off += 1
         self.relay.end(pair)
@@ -223,11 +262,13 @@ class Entering(Opening):
         now = relay.clock()
         limits = self.limits
         patience = {OPENING: limits.connect_timeout, DIALING: limits.dial_timeout, ASKED: limits.answer_timeout}
-        for pair in [each for each in self._strangers if now > each.since + patience[each.stage]]:
+        for pair in [each for each in self._strangers if now > each.since + patience.get(each.stage, LONGEST)]:
             if pair.stage == DIALING:
                 self._not_dialed(pair, "no answer")
+            elif pair.stage == PARTING:
+                relay.end(pair)
             else:
-                self._cut_off(pair, "it sent no CONNECT in time" if pair.stage == OPENING else "no CONNACK in time")
+                self.cut_off(pair, "it sent no CONNECT in time" if pair.stage == OPENING else "no CONNACK in time")
         relay.sweep(now)
         relay.timers.at(now + LATER, self._sweep)
         relay.plane.wake()
@@ -235,10 +276,17 @@ class Entering(Opening):
     # ---- a CONNECT -----------------------------------------------------------------------------------------------
 
     def received(self, pair: Pair, data: bytes) -> None:
+        if pair.stage == PARTING:
+            return
         pair.opening += data
         self._charge(pair, len(data))
         if pair.stage != OPENING:
             return  # it gave way itself
+        usher = self.usher
+        if usher is not None and pair.entrance is usher.door and not pair.is_led and not usher.introduced(pair):
+            return
+        if not pair.opening:
+            return
         size = connect_size(pair.opening)
         if size > len(pair.opening) and size <= LARGEST_OPENING:
             return
@@ -246,7 +294,13 @@ class Entering(Opening):
             self._understand(pair, pair.opening[:size])
         if pair.tap is not None and len(pair.opening) > size:
             pair.tap.from_client(pair.opening[size:])
-        self._dial(pair)
+        if usher is None or pair.tap is None:
+            self.dial(pair)
+            return
+        self._next(pair, CLAIMING)
+        assert pair.client is not None
+        self.relay.watch(pair.client)
+        usher.came(pair)
 
     def _understand(self, pair: Pair, packet: bytes) -> None:
         reader = PacketReader()
@@ -254,18 +308,26 @@ class Entering(Opening):
         try:
             frame = reader.next_frame()
             assert frame is not None
-            pair.tap = Tap(decode_connect(frame[1]), self._watcher, partial(self.relay.go_on, pair))
+            connect = decode_connect(frame[1])
+            watcher = self._watcher if self.usher is None else self.usher.watcher(pair, connect)
+            pair.tap = Tap(connect, watcher, partial(self.relay.go_on, pair))
         except RemoteProtocolError as error:
             log.info("the CONNECT of %s is not understood: %s", pair.address, error)
 
     # ---- the home broker -----------------------------------------------------------------------------------------
 
-    def _dial(self, pair: Pair) -> None:
-        relay = self.relay
+    def dial(self, pair: Pair) -> None:
+        """Connect it to the home broker."""
         target = self._target()
         if target is None:
             self._not_dialed(pair, "its address is not known")
-            return
+        else:
+            assert pair.client is not None
+            self.dial_to(pair, target, self._header(pair, pair.client))
+
+    def dial_to(self, pair: Pair, target: Target, header: bytes) -> None:
+        """Connect it elsewhere; `header` goes before what the client has sent."""
+        relay = self.relay
         connection = socket.socket(target.family, socket.SOCK_STREAM)
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -274,7 +336,7 @@ class Entering(Opening):
         assert client is not None
         client.other, broker.other = broker, client
         broker.is_connecting = True
-        broker.waiting = self._header(pair, client) + pair.opening
+        broker.waiting = header + pair.opening
         broker.stuck_since = relay.clock()
         relay.used += len(broker.waiting)
         pair.opening = b""
@@ -347,6 +409,8 @@ class Entering(Opening):
 
     def closed(self, pair: Pair) -> None:
         self._left(pair)
+        if self.usher is not None:
+            self.usher.left(pair)
         self._pairs -= 1
         if pair.entrance is not None:
             pair.entrance.connections -= 1
@@ -355,7 +419,16 @@ class Entering(Opening):
         pair.stage = stage
         pair.since = self.relay.clock()
 
+    def part(self, pair: Pair, words: bytes) -> None:
+        """End it with these words of the proxy."""
+        self._left(pair)
+        self._strangers[pair] = None
+        self._next(pair, PARTING)
+        self.relay.part(pair, words)
+
     def _not_dialed(self, pair: Pair, why: str) -> None:
+        if self.usher is not None and self.usher.not_reached(pair, why):
+            return
         self.relay.counters.not_dialed += 1
         log.info("%s ends: cannot connect to the broker: %s", pair.address, why)
         self.relay.end(pair)

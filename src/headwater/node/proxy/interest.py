@@ -130,6 +130,12 @@ class Interest(Watcher):
         if session_ended:
             self._drop(client.client_id, tapped)
 
+    def session_ended(self, client_id: str) -> None:
+        """That of a client that is away has ended, or is its client's no more."""
+        tapped = self._clients.get(client_id)
+        if tapped is not None and tapped.client is None:
+            self._drop(client_id, tapped)
+
     # ---- what follows --------------------------------------------------------------------------------------------
 
     def _add(self, client_id: str, tapped: _Tapped, name: str) -> bool:

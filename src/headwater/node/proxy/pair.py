@@ -11,6 +11,7 @@ from mypy_extensions import mypyc_attr
 
 from headwater.node.plane.channel import Channel, Entrance
 from headwater.node.proxy.tapping import Tap
+from headwater.peering.homes.homes import Visit
 
 OPENING: Final = 0
 """The client's CONNECT is not whole: there is no connection to the broker yet."""
@@ -20,6 +21,10 @@ ASKED: Final = 2
 OPEN: Final = 3
 """The broker has accepted the client."""
 CLOSED: Final = 4
+CLAIMING: Final = 5
+"""It is looked up where its session is: it is not read from."""
+PARTING: Final = 6
+"""The proxy has said its last word to the client; what it still sends is dropped until it goes."""
 
 FIRST_READ: Final = 2048
 LARGEST_READ: Final = 65536
@@ -68,6 +73,14 @@ class Pair:
         self.client: End | None = None
         self.broker: End | None = None
         self.tap: Tap | None = None
+        self.visit: Visit | None = None
+        """Where it is to be served, if that is looked up."""
+        self.is_led = False
+        """Another proxy has led it here."""
+        self.reason = ""
+        """To be in its CONNACK, which is one of 5.0."""
+        self.largest = 0
+        """Bytes that this may have then; 0: any."""
         self.opening = b""
         """What has come of the CONNECT."""
         self.charge = 0

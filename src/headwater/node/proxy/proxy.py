@@ -12,20 +12,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headwater.node.config import Config
-from headwater.node.links.links import Links
+from headwater.node.links.cluster import Cluster
 from headwater.node.protocol.server import Server
 from headwater.node.proxy.front import Front
 from headwater.node.proxy.home import Home
 from headwater.node.proxy.interest import Interest
+from headwater.node.proxy.leading import Leading
 from headwater.node.transports.listener import Listener
 
 
 class Proxy:
     """Made and started when the links have been; `let_in` comes last."""
 
-    def __init__(self, server: Server, config: Config, links: Links, listeners: Sequence[Listener]) -> None:
+    def __init__(self, server: Server, config: Config, cluster: Cluster, listeners: Sequence[Listener]) -> None:
         """Raises ConfigError, CertificateError."""
         settings = config.proxy
+        links = cluster.links
         self.home = Home(server, settings, links, Path(config.data_dir) if config.data_dir else None)
         self.interest = Interest(self.home)
         caller = self.home.caller
@@ -34,7 +36,18 @@ class Proxy:
             send_proxy=settings.send_proxy or None,
         )
 
+        self.leading: Leading | None = None
+        """None: nodes are linked with their neighbours alone, and each broker has sessions of its own."""
+        if not links.relays:
+            self.leading = Leading(
+                *(server, links, cluster.contexts, self._front.entering, self.interest, self.interest.session_ended),
+                *(settings.sessions, settings.session_port, settings.max_session_homes),
+            )
+
     def start(self) -> None:
+        """Raises OSError."""
+        if self.leading is not None:
+            self.leading.start()
         self.interest.start()
         self.home.start()
 

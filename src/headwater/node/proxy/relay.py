@@ -33,8 +33,20 @@ from typing import Final
 from headwater.node.plane.loop import Plane
 from headwater.node.plane.polling import poll_of
 from headwater.node.plane.timers import Timers
+from headwater.node.proxy.answers import with_reason
 from headwater.node.proxy.pacing import MOST_EVENTS, Pace
-from headwater.node.proxy.pair import ASKED, CLOSED, LARGEST_READ, OPEN, OPENING, End, Opening, Pair, RelayCounters
+from headwater.node.proxy.pair import (
+    ASKED,
+    CLOSED,
+    LARGEST_READ,
+    OPEN,
+    OPENING,
+    PARTING,
+    End,
+    Opening,
+    Pair,
+    RelayCounters,
+)
 from headwater.node.proxy.scanner import Scanner
 from headwater.node.proxy.short_way import short_way
 
@@ -162,7 +174,7 @@ class Relay:
         if end.has_ended or end.is_connecting:
             return False
         pair = end.pair
-        if pair.stage == OPENING or end.is_securing:
+        if pair.stage in (OPENING, PARTING) or end.is_securing:
             return True
         other = end.other
         if other is None or other.is_connecting or other.waiting:
@@ -206,7 +218,7 @@ class Relay:
         self._count(end, len(data))
         if not end.is_client:
             self._from_broker(pair, end, data)
-        elif pair.stage == OPENING:
+        elif pair.stage in (OPENING, PARTING):
             self.opening.received(pair, data)
         else:
             self._from_client(pair, end, data)
@@ -280,6 +292,8 @@ class Relay:
             before = scanner.packets
             held_from = tap.from_broker(data)
             self._pace.read(scanner.packets - before)
+            if pair.reason and pair.stage == ASKED:
+                data = with_reason(data, pair.reason, pair.largest)
             if held_from >= 0 and tap.holding:
                 pair.held_back = data[held_from:]
                 data = data[:held_from]
@@ -361,7 +375,7 @@ class Relay:
     def _ended(self, end: End) -> None:
         """It has said that nothing more comes."""
         end.has_ended = True
-        if end.other is None or end.pair.stage == OPENING:
+        if end.other is None or end.pair.stage in (OPENING, PARTING):
             self.end(end.pair)
             return
         self.watch(end)
@@ -403,19 +417,51 @@ class Relay:
         pair.stage = CLOSED
         pair.held_back = b""
         for end in (pair.client, pair.broker):
-            if end is not None and end.fd >= 0:
-                self._unregister(end)
-                self.used -= len(end.waiting)
-                end.waiting = b""
-                del self.ends[end.fd]
-                end.fd = -1
-                if not end.is_shut:
-                    say_goodbye(end)
-                self._closing.append(end.connection)
-                end.other = None
-                end.carrier = None
+            if end is not None:
+                self._close(end)
         if pair.tap is not None:
             pair.tap.close()
+
+    def _close(self, end: End) -> None:
+        if end.fd < 0:
+            return
+        self._unregister(end)
+        self.used -= len(end.waiting)
+        end.waiting = b""
+        del self.ends[end.fd]
+        end.fd = -1
+        if not end.is_shut:
+            say_goodbye(end)
+        self._closing.append(end.connection)
+        end.other = None
+        end.carrier = None
+
+    def drop_broker(self, pair: Pair) -> None:
+        """Close its connection to the broker alone."""
+        if pair.broker is not None:
+            self._close(pair.broker)
+            pair.broker = None
+        if pair.client is not None:
+            pair.client.other = None
+
+    def part(self, pair: Pair, words: bytes) -> None:
+        """End it with these, as far as the client's socket takes them. What the client still sends is read: otherwise
+        its system would throw away what it has not read yet."""
+        client = pair.client
+        assert client is not None
+        is_whole = not client.waiting and (pair.tap is None or pair.tap.of_broker.is_between)
+        self.drop_broker(pair)
+        self.used -= len(client.waiting)
+        client.waiting = pair.held_back = b""
+        pair.stage = PARTING
+        if pair.tap is not None:
+            pair.tap.close()
+        with contextlib.suppress(OSError):
+            if words and is_whole:
+                client.send(words) if client.carrier is None else client.carrier.send_bytes(words)
+            shut(client)
+            client.is_shut = True
+        self.watch(client)
 
     def sweep(self, now: float) -> None:
         """End the pairs of which one end has taken nothing for too long."""

@@ -57,6 +57,11 @@ class Scanner:
         self._missing = 0
         """Bytes that are still to be collected."""
 
+    @property
+    def is_between(self) -> bool:
+        """Whether the next byte begins a packet, as far as can be said."""
+        return not (self._skip or self._head or self.is_lost)
+
     def scan(self, data: bytes) -> list[Found] | None:
         """Look at the bytes that come next. None, which is usual: nothing that matters ends in them."""
         if self.is_lost:

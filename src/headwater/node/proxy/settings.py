@@ -75,6 +75,24 @@ class ProxySettings(Settings):
     retained: bool = Field(
         default=True, description="Whether retained messages of the home broker and of other nodes are made the same."
     )
+    sessions: Literal["home", "clean"] = Field(
+        default="home",
+        description="What becomes of a client whose session is at the broker of a proxy that cannot be reached: "
+        "`home`, it is refused until then; `clean`, it gets a new session at this proxy's broker.",
+    )
+    session_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="TCP port on `cluster.host` at which other proxies bring clients whose session is here; 0 takes a "
+        "free one.",
+    )
+    max_session_homes: int = Field(
+        default=64 * MIB,
+        ge=1024,
+        description="Bytes of what is known of sessions at the home broker, and as many of those at others'; clients "
+        "of sessions beyond are not led to them.",
+    )
     send_proxy: Literal["", "v1", "v2"] = Field(
         default="",
         description="Whether relayed connections tell the home broker their client's address: a PROXY header of this "

@@ -34,6 +34,9 @@ class Watcher:
         """The home broker has accepted it (CONNACK)."""
         raise NotImplementedError
 
+    def refused(self) -> None:
+        """The home broker has not accepted a client; for whoever has heard of it before."""
+
     def subscribing(
         self, client: TappedClient, packet_id: int, filters: list[tuple[str, int]], release: Callable[[], None]
     ) -> bool:

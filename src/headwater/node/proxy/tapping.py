@@ -40,6 +40,7 @@ from headwater.wire.packets import (
     Unsuback,
     Unsubscribe,
 )
+from headwater.wire.primitives import FOR_EVER
 
 log = logging.getLogger("headwater.proxy")
 
@@ -189,6 +190,7 @@ class Tap:
 
     def _answered(self, packet: Connack) -> None:
         if not self.is_accepted:
+            self._watcher.refused()
             return
         properties = packet.properties
         if properties is not None:
@@ -205,6 +207,13 @@ class Tap:
     def is_persistent(self) -> bool:
         """Whether the session outlives the connection."""
         return self._expiry > 0 if self.version == V5 else not self._is_clean
+
+    @property
+    def expiry(self) -> int:
+        """Seconds that it outlives the connection by."""
+        if self.version == V5:
+            return self._expiry
+        return 0 if self._is_clean else FOR_EVER
 
     def _granted(self, packet: Suback) -> bool:
         pending = self._acknowledged(self._subscribing, packet.packet_id)
