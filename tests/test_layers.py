@@ -72,7 +72,7 @@ INSIDE_NODE: dict[str, str] = {
         destinations.fanouts destinations.groups destinations.local destinations.members destinations.recipients
         advice advice.advising advice.document advice.figures advice.weights bridge bridge.inside bridge.path
         bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
-        bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming
+        bridge.using bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming
         delivery.opening persistence.storage transports.accepting transports.handshakes links links.* proxy proxy.*""",
     "operations": """ broker run operations operations.* delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.serving admin admin.* http

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from headwater.message import NEVER, Message
 from headwater.node.access.limits import Ban
 from headwater.node.access.settings import AccessSettings
-from headwater.node.bridge.orphans import remove_orphans
+from headwater.node.bridge.using import UsedBridges
 from headwater.node.config import Config
 from headwater.node.hooks import Hooks
 from headwater.node.links.checking import check_cluster
@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from headwater.disk.errors import StorageError
     from headwater.node.advice.advising import Receiver
     from headwater.node.advice.document import Advice
-    from headwater.node.bridge.bridges import Bridges
     from headwater.node.bridge.preparing import Prepared
-    from headwater.node.bridge.view import BridgeView
     from headwater.node.links.cluster import Cluster
     from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
@@ -85,15 +83,14 @@ class Broker:
         these are the descriptors of Unix sockets, by their paths."""
         self.before_clients: Callable[[], Awaitable[None]] | None = None
         """Set before the start: waited for before clients are let in."""
+        self.bridges = UsedBridges(self.server)
         self.others = Others()
         """What other processes of the same node have counted."""
         self.cluster: Cluster | None = None
         """None: the node is alone, or has not started."""
         self.proxy: Proxy | None = None
         """The same for its part as a proxy."""
-        self._bridges: Bridges | None = None
         self._accepting: Accepting | None = None
-        self._changing: asyncio.Task[None] | None = None
         self._is_stopping = False
 
     @property
@@ -121,7 +118,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         server = self.server
         check_cluster(self.config.cluster)
-        bridges = self.prepare_bridges(self.config)
+        bridges = self.bridges.prepare(self.config)
         self.listeners = open_listeners(self.config, self.handed)
         accepting = self._accepting = Accepting(server, [] if self.config.proxy.enabled else self.listeners)
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is None:
@@ -150,7 +147,7 @@ class Broker:
         self.hooks.on_change = self._hooks_changed
         self._hooks_changed()
         Housekeeping(server, self._started_at, self.others).start()
-        await self.use_bridges(bridges)
+        await self.bridges.use(bridges)
         if self.before_clients is not None:
             server.plane.wake()
             await self.before_clients()
@@ -179,8 +176,7 @@ class Broker:
         if self._is_stopping:
             return
         self._is_stopping = True
-        if self._bridges is not None:
-            await self._bridges.stop()
+        await self.bridges.stop()
         self._let_nobody_in()
         server.hot.now = time.monotonic()
         await self._storage.settle()
@@ -218,34 +214,6 @@ class Broker:
             self._accepting.close()
         if self.proxy is not None:
             self.proxy.let_nobody_in()
-
-    def prepare_bridges(self, config: Config) -> list[Prepared]:
-        """Read the files of the bridges in these settings; nothing changes. Raises ConfigError, CertificateError."""
-        if not config.bridges:
-            return []
-        from headwater.node.bridge.preparing import prepare_all
-
-        return prepare_all(config)
-
-    async def use_bridges(self, wanted: list[Prepared]) -> None:
-        """Have these bridges and no others."""
-        if self._bridges is None and wanted:
-            from headwater.node.bridge.bridges import Bridges  # the client, too, is only loaded where it is needed
-
-            self._bridges = Bridges(self.server)
-        if self._bridges is not None:
-            await self._bridges.use(wanted)
-        else:
-            remove_orphans(self.server, ())
-
-    def change_bridges(self, wanted: list[Prepared]) -> None:
-        """The same, without waiting for those that have to part from their remote first."""
-        if wanted or self._bridges is not None:
-            self._changing = asyncio.get_running_loop().create_task(self.use_bridges(wanted))
-
-    def bridges(self) -> list[BridgeView]:
-        """What can be seen of the bridges now."""
-        return [] if self._bridges is None else self._bridges.views()
 
     def _take_advice(self) -> None:
         if self.config.advice.enabled:

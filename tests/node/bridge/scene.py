@@ -39,7 +39,7 @@ def reload(near: Broker, *bridges: dict[str, Any]) -> None:
 async def until_up(*brokers: Broker) -> None:
     """All bridges of these brokers are up."""
     for each in brokers:
-        while not (each.bridges() and all(view.up for view in each.bridges())):
+        while not (each.bridges.views() and all(view.up for view in each.bridges.views())):
             await asyncio.sleep(0.005)
 
 

@@ -41,8 +41,8 @@ def test_messages_go_both_ways_under_new_names_and_do_not_come_back(protocol: st
                 await here.publish("here/c", "end", qos=qos)
                 assert said(await take(there, 2)) == [("there/b", b"in"), ("there/c", b"end")]
                 assert said(await take(here, 1)) == [("here/c", b"end")]
-                [view] = near.bridges()
-                await until(lambda: near.bridges()[0].waiting == 0)
+                [view] = near.bridges.views()
+                await until(lambda: near.bridges.views()[0].waiting == 0)
                 assert (view.sent.forwarded, view.received.forwarded) == (2, 1)
                 assert (view.sent.dropped, view.received.dropped) == (0, 0)
                 assert (view.up, view.error) == (True, "")
@@ -200,8 +200,8 @@ def test_what_the_remote_does_not_take_is_lost_and_counted(caplog: pytest.LogCap
                 for topic in ("no", "no", "yes"):
                     await here.publish(topic, "x", qos=1)
                 assert said(await take(there, 1)) == [("yes", b"x")]
-                [view] = near.bridges()
-                await until(lambda: near.bridges()[0].sent.forwarded == 1)
+                [view] = near.bridges.views()
+                await until(lambda: near.bridges.views()[0].sent.forwarded == 1)
                 assert view.sent.rejected == 2
 
     run(scenario())
@@ -220,7 +220,7 @@ def test_what_is_too_large_for_the_remote_is_dropped() -> None:
                 for size in (5000, 1000, 10):
                     await here.publish("a", b"x" * size, qos=1)
                 assert sorted(len(each.payload) for each in await take(there, 3)) == [10, 10, 1000]
-                large, small = near.bridges()
+                large, small = near.bridges.views()
                 assert (large.sent.rejected, small.sent.dropped) == (1, 2)
 
     run(scenario())
@@ -238,7 +238,7 @@ def test_what_our_own_broker_would_not_take_is_dropped() -> None:
                 await there.publish("c" * 20, "no", qos=1)
                 await there.publish("c/d", "yes", qos=1)
                 assert said(await take(here, 1)) == [("a/b/c/d", b"yes")]
-                [view] = near.bridges()
+                [view] = near.bridges.views()
                 assert view.received.dropped == 2 and view.received.rejected == 0
 
     run(scenario())
@@ -255,7 +255,7 @@ def test_a_broker_that_does_less_gets_what_it_can() -> None:
                 await here.publish("a", "x", qos=2, retain=True)
                 [came] = await take(there, 1)
                 assert (came.qos, came.retain) == (1, False)
-                await until(lambda: near.bridges()[0].waiting == 0)
+                await until(lambda: near.bridges.views()[0].waiting == 0)
 
     run(scenario())
 
@@ -298,17 +298,17 @@ def test_the_rules_of_access_do_not_hold_for_the_bridge_at_its_own_broker(tmp_pa
                     await there.publish("secret/a", f"{number}", qos=1)
                 await there.publish("open/a", "x", qos=1)
                 await take(here, 1)
-                await until(lambda: near.bridges()[0].received.forwarded == 6)
+                await until(lambda: near.bridges.views()[0].received.forwarded == 6)
                 connection = near.server.sessions["$bridge/north"].connection
                 assert isinstance(connection, Channel)
                 assert connection.meter is None and connection.rights is None
                 near.reload_access()
                 assert connection.meter is None and connection.rights is None
                 await there.publish("secret/b", "x", qos=1)
-                await until(lambda: near.bridges()[0].received.forwarded == 7)
+                await until(lambda: near.bridges.views()[0].received.forwarded == 7)
                 with pytest.raises(ConnectError, match="client identifier not valid"):
                     await Client(HOST, near.port, client_id="$bridge/north").connect()
-                assert near.bridges()[0].up
+                assert near.bridges.views()[0].up
 
     run(scenario())
 
@@ -323,9 +323,9 @@ def test_user_name_and_password(tmp_path: Path) -> None:
             far.hooks.add("connect_authenticate", check)
             wrong = bridge(far.port, name="wrong", username="bridge", password="x", client_id="w")
             async with broker(bridge(far.port, username="bridge", password="secret"), wrong) as near:
-                await until(lambda: near.bridges()[0].up and "refused" in near.bridges()[1].error)
-                assert "not authorized" in near.bridges()[1].error
-                assert not near.bridges()[1].up
+                await until(lambda: near.bridges.views()[0].up and "refused" in near.bridges.views()[1].error)
+                assert "not authorized" in near.bridges.views()[1].error
+                assert not near.bridges.views()[1].up
 
     run(scenario())
 
@@ -357,7 +357,11 @@ def test_tls_with_certificates_on_both_sides(tmp_path: Path) -> None:
             good = bridge(port, tls={"ca": files["ca"], **ours, "alpn": "mqtt"})
             stranger = bridge(port, name="stranger", client_id="s", tls={"ca": files["other"], **ours})
             async with broker(good, stranger) as near:
-                await until(lambda: near.bridges()[0].up and "certificate is not accepted" in near.bridges()[1].error)
+                await until(
+                    lambda: (
+                        near.bridges.views()[0].up and "certificate is not accepted" in near.bridges.views()[1].error
+                    )
+                )
 
     run(scenario())
 
@@ -391,8 +395,8 @@ def test_the_state_is_published_here_and_logged(caplog: pytest.LogCaptureFixture
                 while (await anext(here.messages)).payload != b"0":
                     pass
                 assert held(near, topic) == b"0"
-                await until(lambda: "nobody listens there" in near.bridges()[0].error)
-                assert not near.bridges()[0].up
+                await until(lambda: "nobody listens there" in near.bridges.views()[0].error)
+                assert not near.bridges.views()[0].up
                 async with broker(port=port):
                     assert (await anext(here.messages)).payload == b"1"
 
@@ -416,7 +420,7 @@ def test_another_topic_for_the_state_and_none() -> None:
                 await until(lambda: held(far, "bridges/north") == b"1")
                 assert [held(near, f"bridges/{name}") for name in ("north", "b", "c")] == [b"1", b"1", None]
                 assert [held(far, f"bridges/{name}") for name in ("b", "c")] == [None, None]
-                session = far.server.sessions[near.bridges()[2].client_id]
+                session = far.server.sessions[near.bridges.views()[2].client_id]
                 assert session.will is not None and session.will.payload == b"0"
             assert held(far, "bridges/north") == b"0"  # it has left, and said so
 

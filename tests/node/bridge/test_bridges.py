@@ -29,24 +29,24 @@ B = {"filter": "b/#", "direction": "both", "qos": 1}
 
 
 def names(near: Broker) -> list[str]:
-    return [view.name for view in near.bridges()]
+    return [view.name for view in near.bridges.views()]
 
 
 def test_bridges_come_and_go_on_reload() -> None:
     async def scenario() -> None:
         async with broker() as far, broker() as near:
-            assert near.bridges() == []
+            assert near.bridges.views() == []
             reload(near, bridge(far.port, A, client_id="me"))
-            await until(lambda: near.bridges() and near.bridges()[0].up)
+            await until(lambda: near.bridges.views() and near.bridges.views()[0].up)
             reload(near, bridge(far.port, A, client_id="me"), bridge(far.port, B, name="south", client_id="you"))
-            await until(lambda: len(near.bridges()) == 2 and all(view.up for view in near.bridges()))
+            await until(lambda: len(near.bridges.views()) == 2 and all(view.up for view in near.bridges.views()))
             reload(near, bridge(far.port, B, name="south", client_id="you"))
             await until(lambda: names(near) == ["south"] and "$bridge/north" not in near.server.sessions)
             await until(lambda: "me" not in far.server.sessions)
             assert held(near, "$SYS/broker/connection/me/state") is None
-            assert near.bridges()[0].up and "you" in far.server.sessions
+            assert near.bridges.views()[0].up and "you" in far.server.sessions
             reload(near)
-            await until(lambda: not near.bridges() and "you" not in far.server.sessions)
+            await until(lambda: not near.bridges.views() and "you" not in far.server.sessions)
 
     run(scenario())
 
@@ -55,10 +55,10 @@ def test_a_bridge_that_does_not_change_goes_on_undisturbed() -> None:
     async def scenario() -> None:
         async with broker() as far, broker(bridge(far.port, A)) as near:
             await until_up(near)
-            before = near._bridges._running["north"]  # type: ignore[union-attr]
+            before = near.bridges._bridges._running["north"]  # type: ignore[union-attr]
             reload(near, bridge(far.port, A), bridge(far.port, B, name="south", client_id="you"))
-            await until(lambda: len(near.bridges()) == 2)
-            assert near._bridges._running["north"] is before  # type: ignore[union-attr]
+            await until(lambda: len(near.bridges.views()) == 2)
+            assert near.bridges._bridges._running["north"] is before  # type: ignore[union-attr]
 
     run(scenario())
 
@@ -120,7 +120,7 @@ def test_what_waits_goes_to_the_new_address() -> None:
     async def scenario() -> None:
         async with broker() as far, broker(bridge(free_port(), A)) as near, client(near.port) as here:
             await here.publish("a/x", "1", qos=1)
-            assert near.bridges()[0].waiting == 1
+            assert near.bridges.views()[0].waiting == 1
             async with client(far.port, "#") as there:
                 reload(near, bridge(far.port, A))
                 assert said(await take(there, 1)) == [("a/x", b"1")]
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pyte
             await until_up(near)
             reload(near, bridge(far.port, B, username="u", password_file=str(tmp_path / "none")))
             assert near.config.bridges[0].topics[0].filter == "a/#"
-            assert near.bridges()[0].up
+            assert near.bridges.views()[0].up
 
     run(scenario())
     assert "a file cannot be used, and the settings stay as they are: bridge 'north'" in caplog.text
@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_read_keeps_the_broker_from_starting(tmp_path: Pat
 def test_a_bridge_that_is_not_enabled_is_not_there() -> None:
     async def scenario() -> None:
         async with broker(bridge(1883, enabled=False)) as near:
-            assert near.bridges() == []
+            assert near.bridges.views() == []
 
     run(scenario())
 
@@ -213,8 +213,8 @@ def test_nothing_starts_after_the_end() -> None:
         async with broker() as far:
             async with broker(bridge(far.port, A)) as near:
                 await until_up(near)
-            await near.use_bridges(near.prepare_bridges(near.config))
-            assert near.bridges() == []
+            await near.bridges.use(near.bridges.prepare(near.config))
+            assert near.bridges.views() == []
 
     run(scenario())
 
@@ -249,7 +249,7 @@ VIEWS = [
 def test_the_admin_api_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Api()
     assert api.get("/v1/bridges") == []
-    monkeypatch.setattr(api.broker, "bridges", lambda: VIEWS)
+    monkeypatch.setattr(api.broker.bridges, "views", lambda: VIEWS)
     north, south = api.get("/v1/bridges")
     assert (north["up"], north["sent"]) == (True, {"forwarded": 5, "dropped": 2, "rejected": 1})
     assert (south["up"], south["error"], south["waiting"]) == (False, "why", 9)

@@ -70,7 +70,7 @@ def test_a_line_that_is_cut_loses_nothing_and_repeats_no_qos_2(cut_at: Cuts, pro
                         group.create_task(publish(each))
                 for task in arrived:
                     check(task.result(), once=True)
-                await until(lambda: near.bridges()[0].waiting == 0)
+                await until(lambda: near.bridges.views()[0].waiting == 0)
 
     run(scenario())
 
@@ -79,9 +79,9 @@ def test_a_line_that_is_cut_loses_nothing_and_repeats_no_qos_2(cut_at: Cuts, pro
 def test_a_local_connection_that_is_lost_loses_nothing(protocol: str) -> None:
     async def disturb(near: Broker) -> None:
         for _ in range(5):
-            await until(lambda: near.bridges()[0].up)
+            await until(lambda: near.bridges.views()[0].up)
             near.disconnect("$bridge/north", ADMINISTRATIVE_ACTION)
-            await until(lambda: not near.bridges()[0].up)
+            await until(lambda: not near.bridges.views()[0].up)
 
     async def scenario() -> None:
         async with (
@@ -125,7 +125,7 @@ def test_a_remote_that_is_restarted_loses_nothing(tmp_path: Path, protocol: str)
                 if number % 15 == 0:
                     await process.restart(gently=True)
             await here.publish("out/1", "0/1", qos=1)
-            await until(lambda: near.bridges()[0].waiting == 0)  # Mosquitto lets QoS 1 overtake QoS 2
+            await until(lambda: near.bridges.views()[0].waiting == 0)  # Mosquitto lets QoS 1 overtake QoS 2
             await here.publish("out/1", END, qos=1)
             assert said(await take(here, 1)) == [("came/1", b"0/1")]
             async with client(port, client_id="there", **durable) as there:
@@ -160,7 +160,7 @@ def test_what_the_remote_has_not_acknowledged_is_not_acknowledged_here() -> None
             for number in range(3):
                 await here.publish("out/a", f"{number}", qos=1 + number % 2)
             await sent.wait()
-            assert near.bridges()[0].waiting == 3
+            assert near.bridges.views()[0].waiting == 3
             reload(near, bridge(far.port, OUT))
             assert [each.payload for each in await take(there, 3)] == [b"0", b"1", b"2"]
 
@@ -171,18 +171,18 @@ def test_what_our_own_broker_has_not_acknowledged_is_not_acknowledged_there() ->
     async def scenario() -> None:
         async with broker() as far, broker(bridge(far.port, IN)) as near, client(far.port) as there:
             await until_up(near)
-            theirs = far.server.sessions[near.bridges()[0].client_id].outbound
+            theirs = far.server.sessions[near.bridges.views()[0].client_id].outbound
             ours = near.server.sessions["$bridge/north"].connection
             assert isinstance(ours, Channel)
             near.server.pause(ours, METERED)
             for number in range(3):
                 await there.publish("out/a", f"{number}", qos=1 + number % 2)
             await there.publish("out/a", "on its way behind them")
-            await until(lambda: near.bridges()[0].received.forwarded == 1)
+            await until(lambda: near.bridges.views()[0].received.forwarded == 1)
             assert len(theirs.flights) == 3
             near.server.resume(ours, METERED)
             await until(lambda: len(theirs.flights) == 0)
-            assert near.bridges()[0].received.forwarded == 4
+            assert near.bridges.views()[0].received.forwarded == 4
 
     run(scenario())
 
@@ -197,16 +197,16 @@ def test_what_comes_while_the_remote_is_away_waits_for_it(was_up: bool) -> None:
             if was_up:
                 async with broker(port=port):
                     await until_up(near)
-            await until(lambda: near.bridges()[0].error.endswith("(is a broker running?)"))
+            await until(lambda: near.bridges.views()[0].error.endswith("(is a broker running?)"))
             for number in range(100):
                 await here.publish("out/0", "no", qos=0)
                 await here.publish("out/1", f"{number}", qos=1)
-            [view] = near.bridges()
+            [view] = near.bridges.views()
             assert (view.waiting, view.up) == (100, False)
             async with broker(port=port) as far, client(port, "came/#") as there:
                 assert [each.payload for each in await take(there, 100)] == [f"{n}".encode() for n in range(100)]
-                await until(lambda: near.bridges()[0].waiting == 0)
-                assert far.bridges() == []
+                await until(lambda: near.bridges.views()[0].waiting == 0)
+                assert far.bridges.views() == []
 
     run(scenario())
 
@@ -216,15 +216,15 @@ def test_with_a_clean_start_nothing_waits() -> None:
 
     async def scenario() -> None:
         async with broker(bridge(port, OUT, clean_start=True)) as near, client(near.port) as here:
-            await until(lambda: near.bridges()[0].error.endswith("(is a broker running?)"))
+            await until(lambda: near.bridges.views()[0].error.endswith("(is a broker running?)"))
             for qos in (0, 1, 2):
                 await here.publish("out/a", "no", qos=qos)
-            assert near.bridges()[0].waiting == 0
+            assert near.bridges.views()[0].waiting == 0
             async with broker(port=port) as far, client(port, "came/#") as there:
                 await until_up(near)
                 await here.publish("out/a", "yes", qos=1)
                 assert said(await take(there, 1)) == [("came/a", b"yes")]
-                session = far.server.sessions[near.bridges()[0].client_id]
+                session = far.server.sessions[near.bridges.views()[0].client_id]
                 assert session.expiry_interval == 0
 
     run(scenario())
@@ -236,10 +236,10 @@ def test_what_waits_for_a_remote_is_bounded_like_any_session() -> None:
     async def scenario() -> None:
         entry = bridge(port, OUT, max_inflight=10)
         async with broker(entry, max_queued_messages=20) as near, client(near.port) as here:
-            await until(lambda: near.bridges()[0].error.endswith("(is a broker running?)"))
+            await until(lambda: near.bridges.views()[0].error.endswith("(is a broker running?)"))
             for number in range(100):
                 await here.publish("out/1", f"{number}", qos=1)
-            assert near.bridges()[0].waiting == 20
+            assert near.bridges.views()[0].waiting == 20
             async with broker(port=port), client(port, "came/#") as there:
                 assert [each.payload for each in await take(there, 20)] == [f"{n}".encode() for n in range(20)]
 
@@ -264,13 +264,13 @@ def test_a_remote_that_does_not_read_does_not_take_our_memory() -> None:
             async with broker(entry, outbound_buffer=65536) as near, client(near.port, "came/#") as here:
                 await take(here, 200)
                 sent = 0
-                while near.bridges()[0].sent.dropped == 0:
+                while near.bridges.views()[0].sent.dropped == 0:
                     await here.publish("out/0", b"x" * 100_000)
                     sent += 1
                     assert sent < 1000
                 for number in range(300):
                     await here.publish("out/1", f"{number}", qos=1)
-                assert near.bridges()[0].waiting == 300
+                assert near.bridges.views()[0].waiting == 300
                 assert len(near.server.sessions["$bridge/north"].outbound.flights) == 5
                 over.set()
 
@@ -288,9 +288,9 @@ def test_what_comes_faster_than_we_take_it_waits_at_the_remote() -> None:
             client(near.port, "came/#", receive_maximum=1000) as here,
         ):
             await until_up(near)
-            assert near._bridges is not None
+            assert near.bridges._bridges is not None
             ours = near.server.sessions["$bridge/north"].connection
-            theirs = far.server.sessions[near.bridges()[0].client_id].connection
+            theirs = far.server.sessions[near.bridges.views()[0].client_id].connection
             assert isinstance(ours, Channel) and isinstance(theirs, Channel)
             far.server.pause(theirs, METERED)
             await here.publish("out/a", "under way", qos=1)  # so that the client reads on for the answer
@@ -299,12 +299,12 @@ def test_what_comes_faster_than_we_take_it_waits_at_the_remote() -> None:
             for number in range(300):
                 await there.publish("out/a", b"x" * 1000)
                 await there.publish("out/a", f"{number}", qos=1)
-            link = near._bridges._running["north"]._remote._conversation._link
+            link = near.bridges._bridges._running["north"]._remote._conversation._link
             await until(lambda: link is not None and link.is_paused)
             near.server.resume(ours, METERED)
             far.server.resume(theirs, METERED)
             assert len(await take(here, 600)) == 600
-            assert near.bridges()[0].received.dropped == 0
+            assert near.bridges.views()[0].received.dropped == 0
 
     run(scenario())
 

@@ -39,7 +39,7 @@ def test_both_ways_under_new_names_and_nothing_comes_back(mosquitto: int, protoc
                 await here.publish("here/c", "end", qos=qos)
                 assert said(await take(there, 2)) == [("there/b", b"in"), ("there/c", b"end")]
                 assert said([own, *await take(here, 1)]) == [("here/a", b"out"), ("here/c", b"end")]
-                await until(lambda: near.bridges()[0].waiting == 0)
+                await until(lambda: near.bridges.views()[0].waiting == 0)
 
     run(scenario())
 
@@ -54,7 +54,7 @@ def test_retained_messages_both_ways(mosquitto: int, protocol: str) -> None:
             await there.publish("new/far", "3", retain=True, qos=1)
             near.publish(Message("new/near", b"4", 1, True))
             await until(lambda: held(near, "old/far") and held(near, "new/far"))
-            await until(lambda: near.bridges()[0].waiting == 0)
+            await until(lambda: near.bridges.views()[0].waiting == 0)
             async with client(mosquitto, "old/near", "new/near") as later:
                 assert sorted(said(await take(later, 2))) == [("new/near", b"4"), ("old/near", b"2")]
             await there.publish("old/far", "", retain=True, qos=1)
@@ -144,7 +144,7 @@ def test_mosquitto_in_a_ring(tmp_path: Path) -> None:
                 await until(lambda: any("up" in each for each in ours.server.sessions))
                 await here.publish("a", "x", qos=1)
                 assert said(await take(here, 2)) == [("a", b"x")] * 2
-                await until(lambda: ours.bridges()[0].sent.dropped == 1)
+                await until(lambda: ours.bridges.views()[0].sent.dropped == 1)
                 assert len(here.messages) == 0
 
     run(scenario())

@@ -127,7 +127,7 @@ def test_a_start_that_is_called_off(runner: Any) -> None:
         async def never(wanted: object) -> None:
             await asyncio.Event().wait()
 
-        broker.use_bridges = never  # type: ignore[assignment, method-assign]
+        broker.bridges.use = never  # type: ignore[assignment, method-assign]
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(broker.start(), 0.05)
         with pytest.raises(StorageError, match="closed"):

@@ -115,7 +115,7 @@ class Desk(ClusterDesk):
         return []
 
     def bridges(self) -> list[BridgeView]:
-        return self.broker.bridges()
+        return self.broker.bridges.views()
 
     def advice(self) -> list[Advice]:
         return self.broker.advice()[:MOST_GROUPS]

@@ -58,13 +58,13 @@ class Reloader:
         usable = _taken_over(broker.config, config, [name for name in changed if is_reloadable(name)])
         with broker.server.turn():
             try:
-                bridges = broker.prepare_bridges(usable)
+                bridges = broker.bridges.prepare(usable)
                 self._read_files(usable)
             except (ConfigError, CertificateError) as error:
                 log.error("a file cannot be used, and the settings stay as they are: %s", error)
                 return
             _apply(broker, usable)
-            broker.change_bridges(bridges)
+            broker.bridges.use_soon(bridges)
         self._say(changed)
 
     def _read_files(self, config: Config) -> None:

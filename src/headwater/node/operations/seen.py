@@ -70,7 +70,7 @@ def see(
     return Seen(
         broker.statistics(),
         groups,
-        broker.bridges(),
+        broker.bridges.views(),
         None if server.advising is None else see_advice(server.advising),
         store,
         lag,
