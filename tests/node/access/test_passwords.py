@@ -8,6 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from argon2.low_level import Type, hash_secret
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headwater.node.access.errors import AccessError
 from headwater.node.access.passwords import PasswordFile, hash_password, readable_by_others
@@ -98,3 +101,44 @@ def test_names_that_a_line_cannot_hold(user: str) -> None:
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(AccessError, match="cannot read the password file /nowhere: No such file"):
         PasswordFile.load("/nowhere")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    password=st.binary(max_size=80),
+    other=st.binary(max_size=80),
+    salt=st.binary(min_size=8, max_size=40),
+    lanes=st.integers(1, 5),
+    blocks=st.integers(8, 40),
+    passes=st.integers(1, 3),
+    size=st.integers(4, 80),
+    version=st.sampled_from([16, 19]),
+)
+def test_one_thread_computes_what_the_library_does(
+    password: bytes, other: bytes, salt: bytes, lanes: int, blocks: int, passes: int, size: int, version: int
+) -> None:
+    encoded = hash_secret(password, salt, passes, blocks * lanes, lanes, size, Type.ID, version).decode()
+    assert verify(encoded, password)
+    assert verify(encoded, other) == (other == password)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        "$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHQ$",
+        "$argon2id$v=19$m=64,t=1,p=1$$YWJjZGVmZ2g",
+        "$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHQ$YWJjZGVmZ2h!",
+        "$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHQ$YWJjZ",
+        "$argon2id$v=19$m=64,t=0,p=1$c2FsdHNhbHQ$YWJjZGVmZ2g",
+        "$argon2id$v=19$m=64,t=1,p=0$c2FsdHNhbHQ$YWJjZGVmZ2g",
+        "$argon2id$v=19$m=1,t=1,p=1$c2FsdHNhbHQ$YWJjZGVmZ2g",
+        "$argon2id$v=19$m=-64,t=1,p=1$c2FsdHNhbHQ$YWJjZGVmZ2g",
+        "$argon2id$v=19$m=99999999999,t=1,p=1$c2FsdHNhbHQ$YWJjZGVmZ2g",
+        "$argon2id$v=19$t=1,m=64,p=1$c2FsdHNhbHQ$YWJjZGVmZ2g",
+        "$argon2id$v=19$m=64,t=1$c2FsdHNhbHQ$YWJjZGVmZ2g",
+        "$argon2id$v=77$m=64,t=1,p=1$c2FsdHNhbHQ$YWJjZGVmZ2g",
+        "$argon2id$m=64,t=1,p=1$c2FsdHNhbHQ$YWJjZGVmZ2g",
+    ],
+)
+def test_no_password_is_right_for_a_malformed_hash(encoded: str) -> None:
+    assert not verify(encoded, b"secret")

@@ -6,8 +6,11 @@ import asyncio
 import os
 import random
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
@@ -16,6 +19,9 @@ from headwater.node.access import verifying as module
 from headwater.node.access.verifying import Helpers, Overloaded, Row, Standing, Verifying, Waiter
 from tests.node.access.arriving import quick_hash
 
+MEMORY = 64 << 20
+"""Of a password with what we write."""
+PAGE = os.sysconf("SC_PAGE_SIZE")
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
@@ -245,3 +251,44 @@ def test_hashes_that_cost_nothing_need_no_process() -> None:
         verifying.stop()
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_password_is_computed_by_one_thread_in_memory_that_is_kept() -> None:
+    """So that it is hardly ever in the kernel, which others would have to wait for."""
+    helpers = Helpers()
+    encoded = PasswordHasher().hash("right")
+    assert helpers.verify(encoded, b"right")
+    (helper,) = helpers._idle
+    process = Path(f"/proc/{helper.pid}")
+    before = _faults(process)
+    threads: set[int] = set()
+    done = threading.Event()
+
+    def count() -> None:
+        while not done.is_set():
+            threads.add(len(os.listdir(process / "task")))
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    assert not helpers.verify(encoded, b"wrong")
+    done.set()
+    counting.join()
+    assert threads == {1}
+    assert _faults(process) - before < MEMORY // PAGE // 10
+    deadline = time.monotonic() + 20
+    while _resident(process) > MEMORY:  # nobody asks any more: it goes back to the system
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert helpers.verify(encoded, b"right")
+    assert list(helpers._idle) == [helper]
+    helpers.stop()
+
+
+def _faults(process: Path) -> int:
+    """Minor page faults so far."""
+    return int((process / "stat").read_text().rpartition(")")[2].split()[7])
+
+
+def _resident(process: Path) -> int:
+    return int((process / "statm").read_text().split()[1]) * PAGE
