@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,39 @@ def test_a_broker_that_ends_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(hostile, "ground", ended)
     campaign = hostile.Campaign(None, tmp_path, 1, 1.0, "")  # type: ignore[arg-type]
     assert campaign.run(ATTACKS["slowloris"]).failures() == ["it ended"]
+
+
+def test_a_run_that_was_made_in_parts_is_put_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "hostile.md").write_text("# Hostile clients\n")
+    names = list(ATTACKS)
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    for file, part, load in zip(files, (names[7:], names[:7]), ("0.1", "0.9"), strict=True):
+        outcomes = [asdict(outcome(attack=name)) for name in part]
+        file.write_text(json.dumps({"machine": {"commit": "c", "load before": load}, "results": outcomes}))
+    assert main(["--join", *map(str, files), "--docs", str(tmp_path)]) == 0
+    table = (tmp_path / "hostile.md").read_text()
+    assert [name for name in names if f"| {name} | " in table] == names and "load before: 0.1, 0.9" in table
+    (kept,) = (tmp_path / "results").iterdir()
+    assert [each["attack"] for each in json.loads(kept.read_text())["results"]] == names
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([list(ATTACKS)[1:]], "not in any part, or unknown: slowloris"),
+        ([list(ATTACKS), ["slowloris"]], "an attack is in two parts"),
+        ([[*ATTACKS, "none"]], "not in any part, or unknown: none"),
+    ],
+)
+def test_what_is_not_whole_is_not_put_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], parts: list[list[str]], said: str
+) -> None:
+    files = []
+    for number, part in enumerate(parts):
+        files.append(tmp_path / f"{number}.json")
+        outcomes = [asdict(outcome(attack=name)) for name in part]
+        files[-1].write_text(json.dumps({"machine": {"load before": "0"}, "results": outcomes}))
+    with pytest.raises(SystemExit):
+        main(["--join", *map(str, files), "--docs", str(tmp_path)])
+    assert said in capsys.readouterr().err and not (tmp_path / "hostile.md").exists()

@@ -5,13 +5,15 @@ measure how long their messages take alone, while the attack goes on, and after 
 up, to keep its memory below the attack's bound, and to give it back or at least to need no more in later rounds. The
 p99 of the others is to stay within twice what it is alone: told, and remarked on, but a figure of the machine, too, so
 the exit status does not depend on it. A full run writes docs/results/hostile-DATE.json and the table of
-docs/hostile.md.
+docs/hostile.md. One that was made in parts (`--only … --json FILE`), so that each had a quiet machine, is put together
+by `--join FILE …`.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import statistics
 import sys
@@ -153,6 +155,30 @@ class Campaign:
 # ---- results -----------------------------------------------------------------------------------------------------
 
 
+def joined(files: Sequence[Path]) -> tuple[dict[str, str], list[AttackOutcome]]:
+    """Facts and outcomes of a run that was made in parts. ValueError: they are not parts of one whole run."""
+    parts = [json.loads(file.read_text()) for file in files]
+    outcomes = {each["attack"]: AttackOutcome(**each) for part in parts for each in part["results"]}
+    if len(outcomes) != sum(len(part["results"]) for part in parts):
+        raise ValueError("an attack is in two parts")
+    missing = [name for name in ATTACKS if name not in outcomes]
+    if missing or len(outcomes) > len(ATTACKS):
+        raise ValueError(f"not in any part, or unknown: {', '.join(missing or set(outcomes) - set(ATTACKS))}")
+    facts: dict[str, str] = dict(parts[0]["machine"])
+    varying = ("date", "load before")
+    for part in parts[1:]:
+        if any(part["machine"].get(name) != value for name, value in facts.items() if name not in varying):
+            raise ValueError("parts are of different machines, commits or rounds")
+    facts["load before"] = ", ".join(part["machine"]["load before"] for part in parts)
+    return facts, [outcomes[name] for name in ATTACKS]
+
+
+def keep(docs: Path, facts: dict[str, str], outcomes: Sequence[AttackOutcome]) -> None:
+    """Of a whole run: the file of results, and the table."""
+    results.keep(docs, "hostile", {"machine": facts, "results": [asdict(outcome) for outcome in outcomes]})
+    report.update(docs / "hostile.md", markdown(outcomes, facts), "hostile")
+
+
 def line(outcome: AttackOutcome) -> str:
     """For the terminal."""
     if outcome.error:
@@ -224,8 +250,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--beside", action="store_true", help="attack another broker: what others wait because of the machine alone"
     )
+    parser.add_argument("--join", type=Path, nargs="+", metavar="FILE", help="run nothing: these are all the parts")
     output_options(parser)
     options = parser.parse_args(arguments)
+    if options.join:
+        try:
+            keep(options.docs, *joined(options.join))
+        except ValueError as problem:
+            parser.error(str(problem))
+        return 0
     chosen = [name for name in options.only.split(",") if name] or list(ATTACKS)
     unknown = [name for name in chosen if name not in ATTACKS]
     if unknown:
@@ -247,12 +280,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for attack in chosen:
             outcomes.append(campaign.run(ATTACKS[attack]))
             print(line(outcomes[-1]), flush=True)
-    data = {"machine": facts, "results": [asdict(outcome) for outcome in outcomes]}
     if options.json:
+        data = {"machine": facts, "results": [asdict(outcome) for outcome in outcomes]}
         results.write_json(options.json, data)
     if chosen == list(ATTACKS) and not options.no_docs and not options.beside:
-        results.keep(options.docs, "hostile", data)
-        report.update(options.docs / "hostile.md", markdown(outcomes, facts), "hostile")
+        keep(options.docs, facts, outcomes)
     return 1 if any(outcome.failures() for outcome in outcomes) else 0
 
 

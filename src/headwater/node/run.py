@@ -23,7 +23,7 @@ from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.operations.checking import cannot_listen, check_needs
 from headwater.node.operations.connection_log import log_connections
-from headwater.node.operations.logs import BackgroundHandler, open_sinks
+from headwater.node.operations.logs import BackgroundHandler, make_small_records, open_sinks
 from headwater.node.operations.process import Collector, give_way_soon, keep_what_is_freed
 from headwater.node.operations.reloading import Reloader
 from headwater.node.plane.selector import run
@@ -70,6 +70,7 @@ def run_broker(config: Config, live: LiveView | None = None, read: Callable[[], 
     except ConfigError as error:
         print(f"headwater: {error}", file=sys.stderr)
         return 1
+    make_small_records()
     logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
     again = read or (lambda: config)
     try:

@@ -203,3 +203,16 @@ def test_what_was_left_out_last_is_told_at_the_end(tmp_path: Path) -> None:
         each.created = 1000.5
     written([FileSink(str(path))], *lines)
     assert "1 more lines" in path.read_text().splitlines()[-1]
+
+
+def test_records_have_what_our_lines_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing"):
+        monkeypatch.setattr(logging, name, getattr(logging, name))
+    logs.make_small_records()
+    seen: list[logging.LogRecord] = []
+    logger = logging.Logger("headwater.part")
+    logger.addFilter(lambda each: not seen.append(each))
+    logger.warning("%s happened", "this")
+    (each,) = seen
+    assert (each.name, each.levelname, each.getMessage()) == ("headwater.part", "WARNING", "this happened")
+    assert (each.lineno, each.thread, each.process) == (0, None, None)

@@ -33,6 +33,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import BinaryIO, Final
 
 MOST_ROUNDS: Final = 10_000_000
@@ -148,8 +149,7 @@ def keep_memory() -> Callable[[], object]:
         library = ctypes.CDLL(None)
         library.mallopt(M_MMAP_MAX, 0)
         library.mallopt(M_TRIM_THRESHOLD, NEVER_TRIMMED)
-        release: Callable[[], object] = lambda trim=library.malloc_trim: trim(0)
-        return release
+        return partial(library.malloc_trim, 0)
     return lambda: None
 
 

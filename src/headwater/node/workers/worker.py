@@ -28,7 +28,7 @@ from headwater.node.http.link import Asked, Link
 from headwater.node.metric import read_all
 from headwater.node.operations.checking import cannot_listen
 from headwater.node.operations.connection_log import log_connections
-from headwater.node.operations.logs import BackgroundHandler, open_sinks
+from headwater.node.operations.logs import BackgroundHandler, make_small_records, open_sinks
 from headwater.node.operations.process import Collector, give_way_soon, keep_what_is_freed
 from headwater.node.operations.reloading import Reloader
 from headwater.node.operations.worker_figures import WorkerSeen
@@ -82,6 +82,7 @@ class Worker:
         begin = await self._begun
         config = self._config = unpacked(begin["settings"])
         try:
+            make_small_records()
             self._handler = BackgroundHandler(open_sinks(config.log_to), config.log_format)
             self._handler.addFilter(_Named(begin["number"]))
             logging.basicConfig(level=config.log_level.upper(), handlers=[self._handler])
