@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from argon2 import PasswordHasher
 
 from headwater.node.access import verifier
 from headwater.node.access.passwords import PasswordFile
@@ -163,9 +164,8 @@ def test_who_is_paused_is_not_read_from_whatever_else_is_waited_for(runner: Runn
 
 @under_each_loop
 def test_argon2id_from_the_file_to_the_connack(runner: Runner, tmp_path: Path) -> None:
-    users = PasswordFile()
-    users.set("u", "right")
-    users.save(str(tmp_path / "users"))
+    quick = PasswordHasher(time_cost=1, memory_cost=1024)  # at the lowest priority, beside other tests
+    PasswordFile({"u": quick.hash("right")}).save(str(tmp_path / "users"))
 
     async def main() -> None:
         async with serving(password_file=str(tmp_path / "users")) as broker:
