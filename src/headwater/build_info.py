@@ -40,6 +40,7 @@ COMPILED: Final = (
     "node/plane/guest",
     "node/persistence/records",
     "node/persistence/batch",
+    "node/persistence/changes",
     "node/persistence/journal",
     "node/protocol/reporting",
     "node/protocol/sampling",
