@@ -18,8 +18,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 PACKAGE = Path("src/headwater")
-# C of our own, each left out where it cannot be built: the fast ways of waiting, receiving and sending, of passing on and of
-# TLS. No headers but Python's.
+# C of our own, each left out where it cannot be built: the fast ways of waiting, receiving and sending, of passing
+# on and of TLS. No headers but Python's.
 IN_C = [
     Extension("headwater.node.plane.events", [str(PACKAGE / "node/plane/events.c")], optional=True),
     Extension("headwater.node.proxy.passing", [str(PACKAGE / "node/proxy/passing.c")], optional=True),

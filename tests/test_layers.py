@@ -65,8 +65,8 @@ INSIDE_NODE: dict[str, str] = {
     "keeping": """persistence persistence.journal persistence.changes persistence.batch persistence.records
         persistence.backend persistence.memory persistence.notes persistence.rocks persistence.schema
         persistence.folder persistence.export persistence.exchange persistence.importing persistence.mosquitto_db
-        persistence.repairing persistence.backup delivery delivery.coordinator delivery.figures delivery.properties delivery.storing
-        delivery.known_properties""",
+        persistence.repairing persistence.backup delivery delivery.coordinator delivery.figures
+        delivery.properties delivery.storing delivery.known_properties""",
     "protocol": """protocol protocol.* access access.access access.limits access.passwords access.quotas
         access.rights_book access.rules access.publish_rights access.tokens access.verifier access.verifying
         destinations.fanouts destinations.groups destinations.local destinations.members destinations.recipients
