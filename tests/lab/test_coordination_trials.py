@@ -110,15 +110,17 @@ def test_a_line_of_bridges(tmp_path: Path, generator: Generator) -> None:
 
 
 def test_makes_that_are_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, generator: Generator) -> None:
-    """Mosquitto and NATS behind proxies, and a node of ours."""
-    find_mosquitto("nats-server")
-    monkeypatch.setattr(mixed, "MAKES_WANTED", ("mosquitto", "nats"))
+    """Mosquitto, RabbitMQ and NATS behind proxies, and a node of ours; for so long that there are fences for echoes."""
+    makes = ("mosquitto", "rabbitmq", "nats")
+    for name in ("mosquitto", "rabbitmq-server", "nats-server"):
+        find_mosquitto(name)
+    monkeypatch.setattr(mixed, "MAKES_WANTED", makes)
     setup = SETUPS["mixed5"]
     with running(setup, tmp_path) as system:
-        found = generator.run(setup, plan.SCATTERED, "fixed", system, replace(BRIEF, interval_ms=50.0))
+        found = generator.run(setup, plan.SCATTERED, "fixed", system, Course(25.0, 4.0, 0.1, 0.1, 10.0))
     assert found.counted.received == found.counted.expected
     assert found.counted.repeated == 0
-    assert set(found.samples[0].cpu) == {"ours", "mosquitto", "proxy of mosquitto", "nats", "proxy of nats"}
+    assert set(found.samples[0].cpu) == {"ours", *makes, *(f"proxy of {name}" for name in makes)}
 
 
 def test_what_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

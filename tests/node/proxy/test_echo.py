@@ -8,53 +8,66 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headwater.node.proxy.echo import ENTRY, Outstanding, Remembered, digest
+from headwater.node.proxy.echo import ENTRY, FENCES, Outstanding, Remembered, digest
 
 KEYS = st.sampled_from([b"x", b"y", b"z"])
-FENCE = b"fence"
+WAY = st.sampled_from(FENCES)
+
+
+def come(echoes: Outstanding, number: int) -> bool:
+    """The fence comes, with each QoS."""
+    found = [echoes.fence_came(number, qos) for qos in FENCES]
+    return all(found)
 
 
 class HomeBroker(RuleBasedStateMachine):
-    """A broker that keeps the order of what it is sent, and may drop any echo. Messages of its own clients come in
-    between, with the same keys: as many have to come through as were published, give or take the echoes that were
-    dropped and not settled yet."""
+    """A broker that keeps the order of what it is sent with each QoS, and may drop any echo. Messages of its own
+    clients come in between, with the same keys: as many have to come through as were published, give or take the
+    echoes that were dropped and not settled yet."""
 
     def __init__(self) -> None:
         super().__init__()
         self.echoes = Outstanding(1000 * ENTRY)
-        self.on_its_way: deque[tuple[str, bytes]] = deque()
+        self.queues: dict[int, deque[tuple[str, bytes]]] = {way: deque() for way in FENCES}
         self.published = 0
         self.came_through = 0
         self.dropped = 0
         """Echoes, and not settled."""
 
-    @rule(key=KEYS)
-    def hand_over(self, key: bytes) -> None:
-        self.echoes.handed_over(key, 0.0)
-        self.on_its_way.append(("echo", key))
+    @property
+    def on_its_way(self) -> list[tuple[str, bytes]]:
+        return [each for queue in self.queues.values() for each in queue]
 
-    @rule(key=KEYS)
-    def a_client_publishes(self, key: bytes) -> None:
+    @rule(key=KEYS, way=WAY)
+    def hand_over(self, key: bytes, way: int) -> None:
+        self.echoes.handed_over(key, 0.0)
+        self.queues[way].append(("echo", key))
+
+    @rule(key=KEYS, way=WAY)
+    def a_client_publishes(self, key: bytes, way: int) -> None:
         self.published += 1
-        self.on_its_way.append(("message", key))
+        self.queues[way].append(("message", key))
 
     @rule()
     def fence(self) -> None:
-        self.on_its_way.append((f"fence {self.dropped}", str(self.echoes.fence()).encode()))
+        number = str(self.echoes.fence()).encode()
+        for queue in self.queues.values():
+            queue.append(("fence", number))
 
-    @rule(at=st.integers(min_value=0, max_value=20))
-    def drop_an_echo(self, at: int) -> None:
-        if at < len(self.on_its_way) and self.on_its_way[at][0] == "echo":
-            del self.on_its_way[at]
+    @rule(at=st.integers(min_value=0, max_value=20), way=WAY)
+    def drop_an_echo(self, at: int, way: int) -> None:
+        queue = self.queues[way]
+        if at < len(queue) and queue[at][0] == "echo":
+            del queue[at]
             self.dropped += 1
 
-    @rule()
-    def deliver(self) -> None:
-        if not self.on_its_way:
+    @rule(way=WAY)
+    def deliver(self, way: int) -> None:
+        if not self.queues[way]:
             return
-        kind, key = self.on_its_way.popleft()
-        if kind.startswith("fence"):
-            assert self.echoes.fence_came(int(key))
+        kind, key = self.queues[way].popleft()
+        if kind == "fence":
+            self.echoes.fence_came(int(key), way)
             return
         if not self.echoes.swallows(key, 0.0):
             self.came_through += 1
@@ -69,10 +82,10 @@ class HomeBroker(RuleBasedStateMachine):
         assert self.came_through >= delivered - self.dropped - sum(kind == "echo" for kind, _ in self.on_its_way)
 
     def teardown(self) -> None:
-        while self.on_its_way:
-            self.deliver()
-        number = self.echoes.fence()
-        assert self.echoes.fence_came(number)
+        for way in FENCES:
+            while self.queues[way]:
+                self.deliver(way)
+        assert come(self.echoes, self.echoes.fence())
         assert self.echoes.count == 0
         assert self.published - self.dropped <= self.came_through <= self.published
         if not self.dropped:
@@ -95,11 +108,22 @@ def test_a_fence_settles_what_a_broker_has_dropped() -> None:
     echoes.handed_over(b"x", 0.0)
     number = echoes.fence()
     echoes.handed_over(b"y", 0.0)
-    assert echoes.fence_came(number)
+    assert come(echoes, number)
     assert not echoes.swallows(b"x", 0.0), "the echo was dropped: this is a client's message"
     assert echoes.swallows(b"y", 0.0), "it was handed over behind the fence"
-    assert not echoes.fence_came(number)
+    assert not come(echoes, number)
     assert echoes.settled == 1
+
+
+def test_half_a_fence_settles_nothing() -> None:
+    """RabbitMQ: what its client gets with QoS 0 has a queue of its own."""
+    echoes = Outstanding(1 << 20)
+    echoes.handed_over(b"x", 0.0)
+    number = echoes.fence()
+    assert echoes.fence_came(number, 2)
+    assert echoes.swallows(b"x", 0.0)
+    assert echoes.fence_came(number, 0)
+    assert echoes.count == 0 and echoes.settled == 0
 
 
 def test_a_fence_that_is_lost_is_settled_by_the_next() -> None:
@@ -107,7 +131,7 @@ def test_a_fence_that_is_lost_is_settled_by_the_next() -> None:
     echoes.handed_over(b"x", 0.0)
     echoes.fence()
     echoes.handed_over(b"x", 0.0)
-    assert echoes.fence_came(echoes.fence())
+    assert come(echoes, echoes.fence())
     assert echoes.count == 0 and not echoes.fences
 
 

@@ -10,7 +10,10 @@ An echo may never come: the broker drops QoS 0 for a slow reader, or has no such
 swallow a later message of a client. So a *fence* is handed over from time to time: a message on a topic of the proxy's
 own. A broker keeps the order of one connection's messages, so when the fence comes back, echoes of all that was handed
 over before it have come or never will: these entries are settled. A fence that is lost itself is settled by the next.
-It is of QoS 2 if the broker has that: some route QoS 2 when it is released, so a fence of QoS 0 would overtake echoes.
+
+A fence is two messages, of QoS 0 and of QoS 2, and has come when both have. For some brokers keep the order of each QoS
+only: RabbitMQ has a queue for what its client gets with QoS 0 and another one for the rest, so that a fence of QoS 2
+comes before echoes of QoS 0; and some route QoS 2 when it is released, so that one of QoS 0 comes before its echoes.
 
 What is outstanding is bounded in bytes; when there is too much, the oldest is forgotten: its echo would come through
 once more, which other nodes see as a message told twice, and no message is lost.
@@ -31,6 +34,8 @@ from mypy_extensions import mypyc_attr
 ENTRY: Final = 320
 """Bytes that an entry counts with: a digest, and the objects around it."""
 DIGEST: Final = 16
+FENCES: Final = (0, 2)
+"""With which QoS each fence is handed over."""
 
 
 def digest(topic: str, payload: bytes) -> bytes:
@@ -66,8 +71,8 @@ class Outstanding(Echoes):
         self._gone: dict[bytes, int] = {}
         """Of those in `_order`, how many were swallowed: the oldest with their key."""
         self._stretch = 0
-        self.fences: dict[int, None] = {}
-        """Those that are under way."""
+        self.fences: dict[int, set[int]] = {}
+        """Those that are under way, with the QoS with which they have not come yet."""
 
     @property
     def count(self) -> int:
@@ -96,16 +101,20 @@ class Outstanding(Echoes):
         return True
 
     def fence(self) -> int:
-        """The number of a fence that is handed over now: behind all that was, before all that will be."""
+        """The number of a fence that is handed over now, behind all that was and before all that will be."""
         number = self._stretch
         self._stretch += 1
-        self.fences[number] = None
+        self.fences[number] = set(FENCES)
         return number
 
-    def fence_came(self, number: int) -> bool:
-        """It has come back. False: there is no such fence."""
-        if number not in self.fences:
+    def fence_came(self, number: int, qos: int) -> bool:
+        """It has come back, as it was handed over with this QoS. False: there is no such fence."""
+        missing = self.fences.get(number)
+        if missing is None:
             return False
+        missing.discard(qos)
+        if missing:
+            return True
         for each in [each for each in self.fences if each <= number]:
             del self.fences[each]
         while self._order and self._order[0][0] <= number:

@@ -23,7 +23,7 @@ from headwater.node.proxy.catches import Catches
 from headwater.node.proxy.catching import EVERYTHING, Copies, catching
 from headwater.node.proxy.channel import OWN_TOPICS, HomeChannel
 from headwater.node.proxy.connection import UP, HomeConnection
-from headwater.node.proxy.echo import Echoes, Outstanding, Remembered
+from headwater.node.proxy.echo import FENCES, Echoes, Outstanding, Remembered
 from headwater.node.proxy.probe import Abilities, Probe
 from headwater.node.proxy.settings import ProxySettings
 from headwater.session.waiting import REFUSE
@@ -294,7 +294,9 @@ class Home:
             return
         echoes = self.echoes
         if isinstance(echoes, Outstanding) and echoes.wants_fence:
-            self.hand_over(Message(f"{self.own_topics}fence", str(echoes.fence()).encode(), 2))
+            number = echoes.fence()
+            for qos in FENCES:
+                self.hand_over(Message(f"{self.own_topics}fence", b"%d %d" % (qos, number), qos))
         self._fences = self.server.timers.at(self.server.hot.now + self.settings.fence_interval, self._fence)
 
     def is_own(self, packet: Publish) -> bool:
@@ -305,8 +307,10 @@ class Home:
             name = packet.topic[len(self.own_topics) :]
             if self._probe is not None:
                 self._probe.came(name, packet)
-            elif name == "fence" and isinstance(self.echoes, Outstanding) and packet.payload.isdigit():
-                self.echoes.fence_came(int(packet.payload))
+            elif name == "fence" and isinstance(self.echoes, Outstanding):
+                qos, _, number = packet.payload.partition(b" ")
+                if qos.isdigit() and number.isdigit():
+                    self.echoes.fence_came(int(number), int(qos))
         return True
 
     # ---- what other nodes want -----------------------------------------------------------------------------------

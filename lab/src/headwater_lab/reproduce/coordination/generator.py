@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -207,8 +207,3 @@ def read_probes(text: str) -> list[Probe]:
 
 def _sample(line: dict[str, Any]) -> Sample:
     return Sample(**{**line, "at": line["at"] * 1e-9})
-
-
-def described(trial: Trial) -> dict[str, object]:
-    """All of it, for a file."""
-    return asdict(trial)
