@@ -23,6 +23,7 @@ from headwater.wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from headwater.node.destinations.destination import Batch
+    from headwater.node.plane.polling import Stream
     from headwater.node.plane.turn import Turn
 
 BUSY: Final = 1
@@ -121,6 +122,8 @@ class Channel(Connection):
         self.congested = False
         self.finishing = False
         self.socket: socket.socket | None = None
+        self.stream: Stream | None = None
+        """Receives from the socket, sends to it and closes it."""
         self.over_tcp = False
         self.timer: Timer | None = None
 

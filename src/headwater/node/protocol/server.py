@@ -20,6 +20,7 @@ from headwater.node.delivery.storing import Storing
 from headwater.node.hooks import Hooks
 from headwater.node.persistence.journal import Journal
 from headwater.node.plane.channel import Channel, Entrance
+from headwater.node.plane.polling import stream_of
 from headwater.node.protocol.admission import Admission
 from headwater.node.protocol.attaching import Attaching
 from headwater.node.protocol.connecting import Connecting
@@ -232,8 +233,10 @@ class Server(Flow):
         if self.stopping or (is_full and not self.strangers.give_way()):
             connection.close()
             return
-        channel = Channel(self.hot, connection.fileno(), connection.recv, connection.send)
+        stream = stream_of(connection)
+        channel = Channel(self.hot, connection.fileno(), stream.recv, stream.send)
         channel.socket = connection
+        channel.stream = stream
         channel.over_tcp = isinstance(connection, socket.socket) and connection.family in (
             socket.AF_INET,
             socket.AF_INET6,
@@ -385,8 +388,8 @@ class Server(Flow):
         if channel.transport is not None:
             channel.transport.end()
             channel.transport = None
-        if channel.socket is not None:
-            channel.socket.close()
+        if channel.stream is not None:
+            channel.stream.close()
         if channel.entrance is not None:
             channel.entrance.connections -= 1
             # Layers know their channel: without them, both go now and not when the garbage collector comes.
