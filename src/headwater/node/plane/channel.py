@@ -36,6 +36,30 @@ FIRST_READ: Final = 960
 buffer doubles the connection's next one, up to `loop.LARGEST_READ`."""
 
 
+class Partial:
+    """What has come and is not dealt with yet: a packet that is not whole, or what came while its client was busy."""
+
+    def __init__(self, parts: list[bytes], have: int, need: int) -> None:
+        self.parts = parts
+        self.have = have
+        """Bytes in `parts`."""
+        self.need = need
+        """Bytes from which on it is worth while to look at them."""
+
+
+class Terms:
+    """What holds for all clients that come in the same way: those of a listener have one object between them."""
+
+    def __init__(
+        self, allow_anonymous: bool | None, max_qos: int, use_passwords: bool = True, use_rules: bool = True
+    ) -> None:
+        self.allow_anonymous = allow_anonymous
+        self.max_qos = max_qos
+        """The highest QoS that a client may publish with."""
+        self.use_passwords = use_passwords
+        self.use_rules = use_rules
+
+
 class Channel(Connection):
     """A connection with its socket: what came in and is not whole, what goes out and is not sent.
 
@@ -54,11 +78,7 @@ class Channel(Connection):
         self.transport: Transport | None = None
         self.peer: Peer | None = None
         self.entrance: Entrance | None = None
-        self.allow_anonymous: bool | None = None
-        self.use_passwords = True
-        self.use_rules = True
-        self.max_qos = 2
-        """Highest QoS that the client may publish with."""
+        self.terms = turn.terms
         self.certificate: dict[str, object] | None = None
         """The client's certificate as ssl.SSLSocket.getpeercert has it, checked."""
         self.identity: str | None = None
@@ -93,11 +113,9 @@ class Channel(Connection):
         self.charge = 0
         """Bytes that it counts with as long as it is one."""
         self.crowd = ""
-        self.parts: list[bytes] | None = None
+        self.partial: Partial | None = None
         self.counted = 0
-        """Of these, bytes that count in the budget, or in the one for strangers."""
-        self.have = 0
-        self.need = 0
+        """Of this, bytes that count in the budget, or in the one for strangers."""
         self.fast = False
         self.out: list[bytes] = []
         self.out_size = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.node.plane.channel import Channel
+from headwater.node.plane.channel import Channel, Partial
 from headwater.node.plane.sending import Sending
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, V5
@@ -27,25 +27,26 @@ LARGE_PACKET: Final = 65536
 class Collecting(Sending):
     def collect(self, channel: Channel, data: bytes) -> bytes | None:
         """More came: all that there is now, if that makes a whole packet, else None."""
-        parts = channel.parts
-        assert parts is not None
+        partial = channel.partial
+        assert partial is not None
+        parts = partial.parts
         size = len(data)
         if channel.busy:
             if not self._count(channel, size, channel.known):
                 return None
             parts.append(data)
-            channel.have += size
-            if channel.have > MAX_BEHIND:
+            partial.have += size
+            if partial.have > MAX_BEHIND:
                 self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too much came before an answer"))
             return None
-        if channel.have + size < channel.need:
-            if (channel.need > LARGE_PACKET or not channel.known) and not self._count(channel, size, False):
+        if partial.have + size < partial.need:
+            if (partial.need > LARGE_PACKET or not channel.known) and not self._count(channel, size, False):
                 return None
             if len(parts[-1]) < SMALL_PART:
                 parts[-1] += data  # or a large packet in tiny segments would cost an object for each
             else:
                 parts.append(data)
-            channel.have += size
+            partial.have += size
             return None
         parts.append(data)
         self.discard_partial(channel)
@@ -69,8 +70,7 @@ class Collecting(Sending):
         size = len(rest)
         if channel.busy:
             if self._count(channel, size, channel.known):
-                channel.parts = [rest]
-                channel.have = size
+                channel.partial = Partial([rest], size, 1)
             return
         need = size + 1
         if size >= 2:
@@ -89,16 +89,12 @@ class Collecting(Sending):
         # What came counts, not what was promised: five bytes must not take the memory of others.
         if (large or not channel.known) and not self._count(channel, size, False):
             return
-        channel.parts = [rest]
-        channel.have = size
-        channel.need = need
+        channel.partial = Partial([rest], size, need)
 
     def be_busy(self, channel: Channel, size: int) -> None:
         """Keep what comes from now on, until `take_kept`; so many bytes of the packet before it count as long."""
         channel.busy = True
-        channel.parts = []
-        channel.have = 0
-        channel.need = 1
+        channel.partial = Partial([], 0, 1)
         if size:
             self.count_more(channel, size)
 
@@ -110,17 +106,17 @@ class Collecting(Sending):
     def take_kept(self, channel: Channel) -> bytes:
         """What came while the channel was busy, which it is no more."""
         channel.busy = False
-        kept = b"".join(channel.parts or [])
+        kept = b"" if channel.partial is None else b"".join(channel.partial.parts)
         self.discard_partial(channel)
         return kept
 
     def take_acknowledgements(self, channel: Channel, looked: int) -> tuple[int, list[tuple[int, bytes]]]:
         """Of what came while the channel was busy: the packets that acknowledge messages of ours, which need not wait
         for those before them. There are none in the first `looked` bytes. Returns how much has been looked at now."""
-        parts = channel.parts
-        if not channel.busy or not parts or channel.have <= looked:
+        partial = channel.partial
+        if not channel.busy or partial is None or partial.have <= looked:
             return looked, []
-        data = b"".join(parts)
+        data = b"".join(partial.parts)
         found: list[tuple[int, bytes]] = []
         left = [data[:looked]]
         at = looked
@@ -138,8 +134,8 @@ class Collecting(Sending):
         if at < len(data):
             rest += data[at:]
         gone = len(data) - len(rest)
-        channel.parts = [rest]
-        channel.have -= gone
+        partial.parts = [rest]
+        partial.have -= gone
         channel.counted -= gone
         self.budget.used -= gone
         return looked, found
@@ -152,8 +148,7 @@ class Collecting(Sending):
             else:
                 self.slow.keeps(channel, -channel.counted)
             channel.counted = 0
-        channel.need = 0
-        channel.parts = None
+        channel.partial = None
 
 
 def _extent(data: bytes, start: int) -> tuple[int, int]:

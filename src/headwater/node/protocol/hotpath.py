@@ -83,7 +83,7 @@ class HotPath(Collecting):
             self.fanouts = self.own_fanouts
 
     def _feed(self, channel: Channel, data: bytes) -> None:
-        if channel.need:
+        if channel.partial is not None:
             collected = self.collect(channel, data)
             if collected is None:
                 return

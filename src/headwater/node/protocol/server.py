@@ -24,6 +24,7 @@ from headwater.node.plane.polling import stream_of
 from headwater.node.protocol.admission import Admission
 from headwater.node.protocol.attaching import Attaching
 from headwater.node.protocol.connecting import Connecting
+from headwater.node.protocol.core import general_terms
 from headwater.node.protocol.deciding import Deciding
 from headwater.node.protocol.delivering import Delivering
 from headwater.node.protocol.ending import Ending
@@ -85,6 +86,7 @@ class Server(Flow):
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
         hot.outbound_buffer = config.outbound_buffer
         hot.takes_qos1 = config.max_qos > 0
+        hot.terms = general_terms(config)
         hot.properties.most_pairs = config.max_user_properties
         hot.fanouts.max_topic_length = config.max_topic_length
         hot.fanouts.max_topic_levels = config.max_topic_levels
@@ -243,8 +245,6 @@ class Server(Flow):
         )
         channel.address = address
         channel.loopback = loopback
-        channel.allow_anonymous = self.config.allow_anonymous
-        channel.max_qos = self.config.max_qos
         if entrance is not None:
             if not entrance.admit(channel):
                 connection.close()
