@@ -15,6 +15,7 @@ from headwater.node.operations.seen import Seen
 from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
+from headwater.node.proxy.figures import ProxySeen
 
 PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
 
@@ -49,6 +50,7 @@ SECTIONS: tuple[tuple[str, type, str], ...] = (
     ("Bridges ([bridge.md](bridge.md))", BridgeView, "bridge"),
     ("The cluster ([cluster.md](cluster.md))", ClusterSeen, ""),
     ("Links to other nodes", LinkSeen, "peer"),
+    ("A proxy ([proxy.md](proxy.md))", ProxySeen, ""),
     ("Workers ([workers.md](workers.md))", WorkerSeen, "worker"),
     ("The delivery store ([store.md](store.md))", StoreSeen, ""),
     ("Advice ([advice.md](advice.md))", AdviceSeen, ""),

@@ -37,12 +37,12 @@ def test_a_home_broker_that_comes_back_is_found(homes: list[Mosquitto]) -> None:
         ):
             await ready(a, node)
             await at_node.subscribe("t/#", qos=1)
-            await until(lambda: home_of(a).catches.at_broker == {"t/#"})
+            await until(lambda: home_of(a).wanting.catches.at_broker == {"t/#"})
             for number in range(3):
                 homes[0].kill()
                 await until(lambda: not is_up(a))
                 homes[0].start()
-                await until(lambda: is_up(a) and not home_of(a).catches.is_busy)
+                await until(lambda: is_up(a) and not home_of(a).wanting.catches.is_busy)
                 async with Client(HOST, homes[0].port) as client:
                     await Tapped(a, client).subscribe("u")
                     await client.publish("t/1", b"%d" % number, qos=1)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headwater.client import Client
+from headwater.node.broker import Broker
+from headwater.node.operations.metrics import registry_of
+from headwater.node.operations.seen import see
+from headwater.node.proxy.figures import ProxySeen, see_proxy
 from headwater.wire.packets import V5, V311
 from tests.node.links.nodes import run, until
 from tests.node.proxy.fabric import Mosquitto, home_of, interest_of, own_node, proxy, ready, received
@@ -50,3 +54,40 @@ def test_what_a_client_wants_ends_with_it(homes: list[Mosquitto]) -> None:
             assert not interest_of(a)._clients
 
     run(body())
+
+
+def test_figures(homes: list[Mosquitto]) -> None:
+    async def body() -> None:
+        async with (
+            proxy("a", homes[0]) as a,
+            own_node("n", a) as n,
+            Client(HOST, a.port) as client,
+            Client(HOST, n.port) as reader,
+        ):
+            await ready(a, n)
+            await reader.subscribe("t/+", qos=1)
+            await client.subscribe("u", qos=1)
+            await until(lambda: "t/+" in home_of(a).wanting.catches.at_broker)
+            for _ in range(3):
+                await client.publish("t/1", b"said", qos=1)
+            await received(reader, 3)
+            said = {
+                (sample.name, *sample.labels.values()): sample.value
+                for family in registry_of(lambda: see(a, [])).collect()
+                for sample in family.samples
+            }
+            assert said["headwater_proxy_home_up",] == 1
+            assert said["headwater_proxy_messages_caught_total",] >= 3
+            assert said["headwater_proxy_filters_caught",] == said["headwater_proxy_filters_wanted",] == 1
+            assert said["headwater_proxy_connections",] == 1
+            assert said["headwater_proxy_relayed_bytes_total", "in"] > 60
+            assert said["headwater_proxy_relayed_bytes_total", "out"] > 10
+            homes[0].kill()
+            await until(lambda: not see_proxy_of(a).home_up)
+
+    run(body())
+
+
+def see_proxy_of(broker: Broker) -> ProxySeen:
+    assert broker.proxy is not None
+    return see_proxy(broker.proxy)

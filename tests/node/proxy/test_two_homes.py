@@ -202,7 +202,7 @@ def test_wider_filters_take_the_place_of_narrower_ones_without_a_copy(homes: lis
             await subscriber.subscribe("t/a")
             assert home.abilities is not None and home.abilities.copies
             later: list[list[str]] = []
-            home.catches.unsubscribe = later.append
+            home.wanting.catches.unsubscribe = later.append
             await tell(brokers[1], subscriber.as_seen, "t/#")
             await until(lambda: bool(later))
             assert later == [["t/a"]]
@@ -212,8 +212,8 @@ def test_wider_filters_take_the_place_of_narrower_ones_without_a_copy(homes: lis
             assert sorted(await received(reader, 60)) == sorted(("t/a", payload) for payload in sent)
             assert home.copied == 60
             with brokers[0].server.turn():
-                home._unsubscribe(later[0])
-            await until(lambda: home.catches.at_broker == {"t/#"})
+                home.wanting._unsubscribe(later[0])
+            await until(lambda: home.wanting.catches.at_broker == {"t/#"})
             await until(lambda: home.copies is None)
             for payload in sent:
                 await publisher.publish("t/a", payload, qos=0)

@@ -27,6 +27,7 @@ from headwater.node.operations.seen import LAG_BUCKETS, LagSeen, Seen, see
 from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
+from headwater.node.proxy.figures import ProxySeen
 
 if TYPE_CHECKING:
     from headwater.node.broker import Broker
@@ -52,6 +53,7 @@ class BrokerCollector(Collector):
         yield from families(StoreSeen, [now.store])
         yield from families(AdviceSeen, [now.advice])
         yield from families(ClusterSeen, [now.cluster])
+        yield from families(ProxySeen, [now.proxy])
         yield from families(LinkSeen, [] if now.cluster is None else now.cluster.links, "peer")
         yield from families(WorkerSeen, now.workers, "worker")
         yield from families(Seen, [now])

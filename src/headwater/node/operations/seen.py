@@ -22,6 +22,7 @@ from headwater.node.metric import gauge
 from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
+from headwater.node.proxy.figures import ProxySeen, see_proxy
 
 if TYPE_CHECKING:
     from headwater.node.broker import Broker
@@ -51,6 +52,7 @@ class Seen:
     timers: int = gauge("Deadlines that are waited for.")
     memory_blocks: int = gauge("Blocks of memory that Python has in use.")
     cluster: ClusterSeen | None = None
+    proxy: ProxySeen | None = None
     workers: list[WorkerSeen] = field(default_factory=list)
     """None: this process is all there is."""
 
@@ -79,6 +81,7 @@ def see(
         len(server.timers),
         sys.getallocatedblocks(),
         None if broker.cluster is None else see_cluster(broker.cluster.view()),
+        None if broker.proxy is None else see_proxy(broker.proxy),
     )
 
 

@@ -46,7 +46,7 @@ from headwater.wire.primitives import ANY_NUMBER
 from headwater.wire.reasons import PROTOCOL_ERROR, SUCCESS
 
 if TYPE_CHECKING:
-    from headwater.node.proxy.home import Home
+    from headwater.node.proxy.client import OwnClient
 
 log = logging.getLogger("headwater.proxy")
 
@@ -55,13 +55,15 @@ UP: Final = 1
 CLOSED: Final = 2
 LARGEST_PACKET: Final = 268_435_460
 SOME: Final = 16
+MOST_IN_FLIGHT: Final = 60_000
+"""Messages, so that there is a packet id for SUBSCRIBE."""
 MOST_HELD: Final = 8 << 20
 """Bytes of messages that found no room: with more, the home broker is not read from until there is some."""
 REPLACED: Final = "replaced by a new connection"
 
 
 class HomeConnection(Peer):
-    def __init__(self, home: Home, channel: HomeChannel, connect: Connect) -> None:
+    def __init__(self, home: OwnClient, channel: HomeChannel, connect: Connect) -> None:
         self.home = home
         self.channel = channel
         self.connect = connect
@@ -83,7 +85,10 @@ class HomeConnection(Peer):
 
     def feed(self, data: bytes) -> None:
         home = self.home
+        stats = home.server.stats
+        before = stats.messages_received
         home.server.hot.feed_from(self.channel, data, home.fanouts)
+        home.messages_caught += stats.messages_received - before
 
     def packet(self, first_byte: int, body: bytes) -> None:
         """Raises RemoteProtocolError."""
@@ -134,7 +139,7 @@ class HomeConnection(Peer):
         server, session = home.server, home.session
         session.connection = channel
         channel.session = session
-        session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight))
+        session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight, MOST_IN_FLIGHT))
         server.presence_changed(session, True)
         self.choose_way()
         server.delivering.resend(channel, session, session.outbound.resume(SOME))
@@ -174,7 +179,7 @@ class HomeConnection(Peer):
             message = message_of(packet, channel.client_id, server.hot.now)
             if channel.mark:
                 message.user_properties = without_mark(message.user_properties)
-            home.caught(message, packet)
+            home.came(message)
         server.publishing.acknowledge(channel, session, packet, SUCCESS)
 
     def _has_room(self, topic: str) -> bool:
@@ -215,9 +220,8 @@ class HomeConnection(Peer):
         """A packet id for SUBSCRIBE or UNSUBSCRIBE, which no PUBLISH has until it is acknowledged [MQTT-2.2.1-3]."""
         outbound = self.home.session.outbound
         packet_id = outbound.take_id()
-        if packet_id:
-            outbound.flights[packet_id] = Flight(0, None, b"", b"", 0, 0)
-            self._reserved.append(packet_id)
+        outbound.flights[packet_id] = Flight(0, None, b"", b"", 0, 0)
+        self._reserved.append(packet_id)
         return packet_id
 
     def _release(self, packet_id: int) -> None:

@@ -1,45 +1,27 @@
-"""The own client at the home broker, over all its connections: dialing, versions, its session, what it hands over.
-
-    wanted here  --subscriptions of `$home`--> router --> queue, windows --> PUBLISH to the home broker
-    home broker  --PUBLISH on own subscriptions--> fan-outs of links --> other nodes
-
-The session of the proxy is named with a character that no client id has [MQTT-1.5.4-2]: no client of another node is
-taken for it.
-"""
+"""The own client at the home broker, over all its connections: dialing, versions, what the broker can do, echoes."""
 
 from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headwater.message import Delivery, Message, Subscription
+from headwater.message import Message
 from headwater.node.plane.timers import Timer
 from headwater.node.protocol.server import Server
-from headwater.node.proxy.calling import Caller
-from headwater.node.proxy.catches import Catches
-from headwater.node.proxy.catching import EVERYTHING, Copies, catching
+from headwater.node.proxy.abilities import Abilities
 from headwater.node.proxy.channel import OWN_TOPICS, HomeChannel
+from headwater.node.proxy.client import OwnClient
 from headwater.node.proxy.connection import UP, HomeConnection
 from headwater.node.proxy.echo import FENCES, Echoes, Outstanding, Remembered
-from headwater.node.proxy.probe import Abilities, Probe
+from headwater.node.proxy.probe import Probe
+from headwater.node.proxy.retained import Retention
 from headwater.node.proxy.settings import ProxySettings
-from headwater.session.waiting import REFUSE
-from headwater.wire.packets import (
-    V5,
-    V311,
-    Connect,
-    Properties,
-    Publish,
-    Suback,
-    Subscribe,
-    SubscribeRequest,
-    Unsuback,
-    Unsubscribe,
-)
-from headwater.wire.primitives import FOR_EVER
+from headwater.node.proxy.wanting import Wanting
+from headwater.wire.packets import V5, V311, Connect, Properties, Publish, Suback, Unsuback
 from headwater.wire.reasons import UNSUPPORTED_PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -47,8 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.proxy")
 
-HOME: Final = "\0home"
-"""The id of the session."""
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 """Seconds between two attempts to connect, which double."""
@@ -56,7 +36,6 @@ AGAIN: Final = 0.02
 """Seconds between two attempts to take what found no room."""
 MOST_TRIES: Final = 3
 """Attempts with a version that has worked before, until others are tried."""
-TELL_AGAIN: Final = 60.0
 
 Way = tuple[int, bool]
 """A version of MQTT, and whether to say that this is a bridge."""
@@ -68,34 +47,26 @@ WAYS: Final[dict[str, list[Way]]] = {
 }
 
 
-class Home:
-    def __init__(self, server: Server, settings: ProxySettings, links: Links, folder: Path | None) -> None:
-        """`folder`: where the node keeps what outlives it, if it does."""
-        self.server = server
-        self.settings = settings
-        self.links = links
+class Home(OwnClient):
+    def __init__(
+        self,
+        server: Server,
+        settings: ProxySettings,
+        links: Links,
+        folder: Path | None,
+        is_caught_up: Callable[[], bool],
+    ) -> None:
+        """`folder`: where the node keeps what outlives it, if it does. `is_caught_up`: whether this node has what
+        others have. Raises ConfigError, CertificateError."""
+        super().__init__(server, settings, links)
         self.is_kept = folder is not None
         self.client_id = settings.client_id or f"headwater-proxy-{links.node}"
-        self.own_topics = f"{OWN_TOPICS}{links.node}/"
-        self.fanouts = links.fanouts_of_home()
-        self.catches = Catches(folder, links.caught)
-        self.caller = Caller(server, settings)
-        self.connection: HomeConnection | None = None
-        self.abilities: Abilities | None = None
-        """None: not tried yet."""
+        self.wanting = Wanting(self, folder)
+        self.retention = Retention(self, self.wanting, folder, is_caught_up) if settings.retained else None
         self.echoes: Echoes | None = None
-        self.copies: Copies | None = None
-        """None: no two filters at the broker overlap, or it sends one copy anyway."""
-        self.swallowed = 0
-        self.copied = 0
-        self.refusals = 0
-        self.handed_over = 0
         self.reconnects = 0
         self.why = "it has not been reached yet"
         """Why there is no connection."""
-        self.session = server.sessions.get(HOME) or server.attaching.new_session(HOME)
-        self.session.expiry_interval = FOR_EVER
-        self.session.outbound.policy = REFUSE  # what finds no room waits at the nodes that it came from
         self._ways = list(WAYS[settings.protocol])
         self._way = 0
         self._has_worked = False
@@ -106,7 +77,6 @@ class Home:
         self._heartbeat: Timer | None = None
         self._fences: Timer | None = None
         self._held_again: Timer | None = None
-        self._told_of: dict[str, float] = {}
         self._seen = False
         """Whether a connection of this process was accepted before."""
 
@@ -118,8 +88,10 @@ class Home:
         if server.journal is not None:
             server.journal.attached(session)
         self.links.coordination.be_gated()
-        self.links.interest_changed = self.look_at_interest
-        self.look_at_interest()
+        self.links.interest_changed = self.wanting.look
+        if self.retention is not None:
+            self.retention.start()
+        self.wanting.look()
         self._dial()
 
     def stop(self) -> None:
@@ -138,7 +110,7 @@ class Home:
 
     def _called(self, channel: HomeChannel | None, reason: str) -> None:
         if channel is None:
-            self._tell("unreachable", f"the home broker at {self.settings.home} cannot be reached: {reason}")
+            self.tell("unreachable", f"the home broker at {self.settings.home} cannot be reached: {reason}")
             self.why = reason
             self._dial_later()
             return
@@ -186,7 +158,7 @@ class Home:
         if reason in (UNSUPPORTED_PROTOCOL_VERSION, 1):
             self._way += 1
             return
-        self._tell(f"refused {reason}", f"the home broker refuses the proxy's own client (0x{reason:02X})")
+        self.tell(f"refused {reason}", f"the home broker refuses the proxy's own client (0x{reason:02X})")
 
     def connected(self, connection: HomeConnection, is_present: bool) -> None:
         self._failures = 0
@@ -217,26 +189,25 @@ class Home:
             log.info("home broker: %s", abilities)
         self.abilities = abilities
         self._choose_echoes(connection, abilities)
-        self._resubscribe_home(min(connection.granted_qos, abilities.qos))
+        self.resubscribe()
         connection.attach()
-        self.catches.up(self._subscribe, self._unsubscribe, is_present)
-        self.up()
-
-    def up(self) -> None:
-        """The home broker is there, and all that it can do is known."""
+        self.wanting.up(is_present, self.echoes is not None)
+        if self.retention is not None:
+            self.retention.up(not is_present)
 
     def disconnected(self, connection: HomeConnection, was_up: bool) -> None:
         if self.connection is not connection:
             return
         self.connection = None
         self._probe = None
-        self.copies = None
         for timer in (self._heartbeat, self._fences):
             if timer is not None:
                 self.server.timers.cancel(timer)
         self._heartbeat = self._fences = None
         self.why = connection.why or "the connection was lost"
-        self.catches.down()
+        self.wanting.down()
+        if self.retention is not None and was_up:
+            self.retention.down()
         if was_up and self._is_stopping:
             log.info("home broker at %s: connection ended: %s", connection.channel.address, self.why)
         elif was_up:
@@ -244,13 +215,6 @@ class Home:
         elif not connection.why.startswith("refused") and (not self._has_worked or self._failures >= MOST_TRIES):
             self._way += 1  # some say nothing to a version that they do not know
         self._dial_later()
-
-    def _tell(self, what: str, text: str) -> None:
-        """Once in a while."""
-        now = self.server.hot.now
-        if now >= self._told_of.get(what, 0.0):
-            self._told_of[what] = now + TELL_AGAIN
-            log.warning("%s", text)
 
     # ---- keep alive ----------------------------------------------------------------------------------------------
 
@@ -263,12 +227,15 @@ class Home:
             connection.close("it does not answer PINGREQ")
             return
         self._pinged = True
+        if self.retention is not None:
+            self.retention.alive()
         connection.ping()
         self._heartbeat = self.server.timers.at(self.server.hot.now + self.settings.keep_alive / 2, self._beat)
 
     def is_alive(self) -> None:
         """PINGRESP came."""
         self._pinged = False
+        self.wanting.is_telling = self.wanting.catches.is_busy
         if self._probe is not None:
             self._probe.answered()
 
@@ -313,102 +280,35 @@ class Home:
                     self.echoes.fence_came(int(number), int(qos))
         return True
 
-    # ---- what other nodes want -----------------------------------------------------------------------------------
-
-    def look_at_interest(self) -> None:
-        """What they want may have changed: subscribe to it at the home broker."""
-        coordination = self.links.coordination
-        wanted, is_sure = coordination.wanted()
-        if self.settings.catch == "all":
-            wanted = None
-        filters = self._catching(wanted)
-        if not is_sure and filters is not None:
-            filters |= self.catches.at_broker & self.catches.wanted if self._seen else self.catches.at_broker
-        self.catches.want(catching(filters, self.settings.max_filters), coordination.heard())
-
-    def _catching(self, wanted: set[str] | None) -> set[str] | None:
-        if wanted is None:
-            return None
-        found = set()
-        for each in wanted:
-            filter = each
-            if each.startswith("$share/"):
-                filter = each.split("/", 2)[2]
-            found.add(filter)
-        return found
-
-    def _subscribe(self, filters: list[str]) -> None:
-        connection = self.connection
-        assert connection is not None
-        packet_id = connection.reserve()
-        if not packet_id:
-            self.server.timers.at(self.server.hot.now + AGAIN, partial(self._subscribe_again, connection, filters))
-            return
-        is_new = connection.channel.version == V5
-        no_local = is_new and self.echoes is None
-        requests = [
-            SubscribeRequest(each, 2, no_local=no_local, retain_as_published=is_new, retain_handling=2 if is_new else 0)
-            for each in filters
-        ]
-        connection.write(Subscribe(packet_id, requests))
-
-    def _subscribe_again(self, connection: HomeConnection, filters: list[str]) -> None:
-        if connection is self.connection:
-            self._subscribe(filters)
-
-    def _unsubscribe(self, filters: list[str]) -> None:
-        connection = self.connection
-        assert connection is not None
-        packet_id = connection.reserve()
-        if not packet_id:
-            return  # it is looked at again with the next change
-        connection.write(Unsubscribe(packet_id, filters))
+    # ---- what is caught ------------------------------------------------------------------------------------------
 
     def subscribed(self, packet: Suback | Unsuback) -> None:
         if self._probe is not None:
             self._probe.subscribed(packet)
-            return
-        if isinstance(packet, Suback):
-            self._look_for_copies()
-        elif self.copies is not None:
-            self.copies.is_over_for_qos0 = True
-            self._copies_end(self.copies)
-        self.catches.acknowledged(packet.reasons)
+        else:
+            self.wanting.acknowledged(packet)
 
-    def _look_for_copies(self) -> None:
-        """A step is subscribed to; what it takes the place of is still there."""
-        catches, abilities, connection = self.catches, self.abilities, self.connection
-        old = catches.at_broker - catches.wanted
-        if old and abilities is not None and abilities.copies and connection is not None:
-            self.copies = Copies(old, catches.wanted)
-            connection.choose_way()
+    def look_soon(self) -> None:
+        self.wanting.look_soon()
 
-    def _copies_end(self, copies: Copies) -> None:
-        """When what the broker has queued until now has come: which takes no longer than an echo."""
-        connection = self.connection
-        if connection is not None and self.copies is copies:
-            self.server.timers.at(self.server.hot.now + self.settings.fence_interval, partial(self._no_copies, copies))
+    def is_caught(self, topic: str) -> bool:
+        return self.wanting.is_caught(topic)
 
-    def _no_copies(self, copies: Copies) -> None:
-        if self.copies is copies and not self.catches.is_busy:
-            self.copies = None
-            if self.connection is not None:
-                self.connection.choose_way()
+    @property
+    def tells_again(self) -> bool:
+        return self.wanting.is_telling
 
-    # ---- what is caught ------------------------------------------------------------------------------------------
-
-    def caught(self, message: Message, packet: Publish) -> None:
-        """A message that the home broker's clients have published."""
-        server = self.server
-        fanout = self.fanouts.of(message.topic)
-        gate = server.interest
-        if message.retain and gate is not None:
-            gate.retain(message)
-            is_retained = server.router.retain(message) or not message.payload
-            server.hot.changed = server.hot.changed or server.journal is not None
-            gate.spread(message, self.session, fanout, is_retained)
-        for destination in fanout.destinations:
-            destination.deliver(message, self.session)
+    def came(self, message: Message) -> None:
+        """A message on the own subscriptions."""
+        retention = self.retention
+        if retention is None:
+            message.retain = False
+        elif message.retain:
+            if retention.is_known(message):
+                return
+        elif self.abilities is not None and not self.abilities.retain_as_published:
+            message.retain = retention.was_tapped(message)
+        self.caught(message)
 
     def try_held_soon(self) -> None:
         if self._held_again is None:
@@ -418,53 +318,3 @@ class Home:
         self._held_again = None
         if self.connection is not None:
             self.connection.take_held()
-
-    # ---- what is handed over -------------------------------------------------------------------------------------
-
-    def want(self, filter: str) -> bool:
-        """A client of the home broker wants this: other nodes are told. False: there is no room for it."""
-        server, session = self.server, self.session
-        if filter in session.subscriptions:
-            return True
-        subscription = Subscription(filter, self._qos, retain_handling=2)
-        if not server.access.quotas.room_for_subscription(session, subscription):
-            return False
-        session.subscriptions[filter] = subscription
-        server.router.subscribe(session, subscription)
-        server.subscribing.keep(session, filter, subscription)
-        server.subscribing.count += 1
-        server.access.quotas.subscribed(session, subscription)
-        return True
-
-    def want_no_more(self, filter: str) -> None:
-        subscription = self.session.subscriptions.pop(filter, None)
-        if subscription is not None:
-            self.server.subscribing.remove(self.session, subscription)
-
-    @property
-    def _qos(self) -> int:
-        connection = self.connection
-        return 2 if connection is None or self.abilities is None else min(connection.granted_qos, self.abilities.qos)
-
-    def _resubscribe_home(self, qos: int) -> None:
-        """The broker takes this QoS at most."""
-        server, session = self.server, self.session
-        for filter, subscription in list(session.subscriptions.items()):
-            if subscription.qos != qos:
-                changed = Subscription(filter, qos, retain_handling=2)
-                session.subscriptions[filter] = changed
-                server.router.subscribe(session, changed)
-                server.subscribing.keep(session, filter, changed)
-
-    def hand_over(self, message: Message) -> None:
-        """Publish it at the home broker, retained if it is."""
-        self.server.delivering.offer(self.session, Delivery(message, min(message.qos, self._qos), message.retain))
-
-    def refused(self, reason: int) -> None:
-        """A message that was handed over."""
-        self.refusals += 1
-        self._tell(f"message {reason}", f"the home broker refuses messages of other nodes (0x{reason:02X})")
-
-
-def wants_everything(filters: set[str]) -> bool:
-    return EVERYTHING in filters

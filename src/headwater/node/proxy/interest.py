@@ -16,17 +16,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.message import text_size
 from headwater.node.links.receiving import NOT_FOR_NODES
 from headwater.node.protocol.core import ClientTask, Core
 from headwater.node.proxy.catching import EVERYTHING
+from headwater.node.proxy.client import OwnClient
 from headwater.node.proxy.tap import TappedClient, Watcher
 from headwater.routing.topics import ANY_LEVELS, InvalidTopicFilter, check_filter, split_shared
-
-if TYPE_CHECKING:
-    from headwater.node.proxy.home import Home
 
 log = logging.getLogger("headwater.proxy")
 
@@ -49,7 +47,7 @@ class _Tapped:
 class _Held(ClientTask):
     """A SUBACK that waits for other nodes."""
 
-    def __init__(self, core: Core, home: Home, release: Callable[[], None]) -> None:
+    def __init__(self, core: Core, home: OwnClient, release: Callable[[], None]) -> None:
         connection = home.connection
         assert connection is not None
         super().__init__(core, connection.channel)
@@ -60,12 +58,12 @@ class _Held(ClientTask):
 
 
 class Interest(Watcher):
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: OwnClient) -> None:
         self.home = home
         self.server = home.server
         self.is_everything = False
         """There was no room for more."""
-        self.on_retained: Callable[[str, bytes | None], None] | None = None
+        self.on_retained: Callable[[str, bytes | None, int], None] | None = None
         self._clients: dict[str, _Tapped] = {}
         self._counts: dict[str, int] = {}
 
@@ -120,7 +118,7 @@ class Interest(Watcher):
 
     def retained(self, client: TappedClient, topic: str, payload: bytes | None, qos: int) -> None:
         if self.on_retained is not None:
-            self.on_retained(topic, payload)
+            self.on_retained(topic, payload, qos)
 
     def closed(self, client: TappedClient, session_ended: bool) -> None:
         tapped = self._clients.get(client.client_id)

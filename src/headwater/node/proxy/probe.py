@@ -12,14 +12,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headwater.node.proxy.abilities import Abilities
 from headwater.wire.packets import V5, Publish, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
 
 if TYPE_CHECKING:
+    from headwater.node.proxy.client import OwnClient
     from headwater.node.proxy.connection import HomeConnection
-    from headwater.node.proxy.home import Home
 
 log = logging.getLogger("headwater.proxy")
 
@@ -27,35 +27,10 @@ PATIENCE: Final = 1.0
 REFUSED: Final = 0x80
 
 
-@dataclass(frozen=True)
-class Abilities:
-    no_local: bool
-    """What the own client published does not come back to it."""
-    retain_as_published: bool
-    """The retain flag of a message comes with it."""
-    copies: bool
-    """A message comes once for each subscription that it matches."""
-    fences: bool
-    """A message to itself comes back."""
-    qos: int
-    """Highest that it grants."""
-    is_tried: bool = True
-    """False: nothing came back, and this is what the standard says."""
-
-    def __str__(self) -> str:
-        said = [
-            "no echo" if self.no_local else "sends back what is handed over",
-            "tells retained messages" if self.retain_as_published else "does not tell retained messages",
-            "a copy for each subscription" if self.copies else "one copy for overlapping subscriptions",
-            f"QoS {self.qos}",
-        ]
-        return ", ".join(said) + ("" if self.is_tried else " (not tried: its own topics are closed to the proxy)")
-
-
 class Probe:
     """`done` is called once, with what was found, unless the connection ends before."""
 
-    def __init__(self, home: Home, connection: HomeConnection, done: Callable[[Abilities], None]) -> None:
+    def __init__(self, home: OwnClient, connection: HomeConnection, done: Callable[[Abilities], None]) -> None:
         self._home = home
         self._connection = connection
         self._done: Callable[[Abilities], None] | None = done
@@ -75,9 +50,6 @@ class Probe:
         return self._home.own_topics + name
 
     def begin(self) -> None:
-        packet_id = self._connection.reserve()
-        if not packet_id:
-            return  # time decides
         requests = [
             SubscribeRequest(
                 self._topic(each),
@@ -88,7 +60,7 @@ class Probe:
             )
             for each in self._names
         ]
-        self._connection.write(Subscribe(packet_id, requests))
+        self._connection.write(Subscribe(self._connection.reserve(), requests))
 
     def subscribed(self, packet: Suback | Unsuback) -> None:
         if isinstance(packet, Unsuback):

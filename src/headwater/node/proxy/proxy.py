@@ -28,10 +28,13 @@ class Proxy:
         """Raises ConfigError, CertificateError."""
         settings = config.proxy
         links = cluster.links
-        self.home = Home(server, settings, links, Path(config.data_dir) if config.data_dir else None)
+        folder = Path(config.data_dir) if config.data_dir else None
+        self.home = Home(server, settings, links, folder, lambda: not cluster.not_ready)
         self.interest = Interest(self.home)
+        if self.home.retention is not None:
+            self.interest.on_retained = self.home.retention.tapped
         caller = self.home.caller
-        self._front = Front(
+        self.front = Front(
             *(server, listeners, settings.home, self.interest, caller.context, caller.hostname),
             send_proxy=settings.send_proxy or None,
         )
@@ -40,7 +43,7 @@ class Proxy:
         """None: nodes are linked with their neighbours alone, and each broker has sessions of its own."""
         if not links.relays:
             self.leading = Leading(
-                *(server, links, cluster.contexts, self._front.entering, self.interest, self.interest.session_ended),
+                *(server, links, cluster.contexts, self.front.entering, self.interest, self.interest.session_ended),
                 *(settings.sessions, settings.session_port, settings.max_session_homes),
             )
 
@@ -53,11 +56,11 @@ class Proxy:
 
     async def let_in(self) -> list[tuple[str, int]]:
         """Clients, from now on; the addresses at which they are."""
-        return await self._front.start()
+        return await self.front.start()
 
     def let_nobody_in(self) -> None:
         """All connections of clients end."""
-        self._front.stop()
+        self.front.stop()
 
     def stop(self) -> None:
         self.home.stop()
