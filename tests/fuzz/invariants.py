@@ -46,9 +46,8 @@ def _check_channel(server: Server, channel: Channel) -> None:
     waiting = sum(len(piece) for piece in channel.backlog or ())
     assert channel.backlog_size == waiting
     assert (channel.backlog is None) == (waiting == 0)
-    partial = channel.partial
-    assert partial is None or partial.have == sum(len(part) for part in partial.parts)
-    assert partial is None or channel.busy or partial.have < partial.need
+    assert channel.need == 0 or channel.have == sum(len(part) for part in channel.parts or ())
+    assert channel.need == 0 or channel.busy or channel.have < channel.need
     if channel.state == CONNECTED:
         session = channel.session
         assert session is not None and session.connection is channel
@@ -58,7 +57,7 @@ def _check_channel(server: Server, channel: Channel) -> None:
             assert channel.held, "something waits, but what comes next would overtake it"
     if channel.state == CLOSING:
         assert channel.session is None
-        assert partial is None, "a closing channel still collects a packet"
+        assert channel.need == 0, "a closing channel still collects a packet"
 
 
 def _check_session(server: Server, session: Session) -> None:

@@ -56,7 +56,6 @@ class Node:
     def channel(self, end: MemorySocket, loopback: bool = True) -> Channel:
         channel = Channel(self.server.hot, end.fileno(), end.recv, end.send)
         channel.socket = cast(socket.socket, end)
-        channel.stream = end
         channel.address = f"memory:{end.fileno()}"
         channel.loopback = loopback
         self.server.plane.add(channel)

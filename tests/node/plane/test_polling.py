@@ -1,4 +1,4 @@
-"""Waiting on epoll, receiving and sending by events.c is as Python does it."""
+"""Waiting on epoll by events.c is as waiting by select.epoll."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -137,102 +136,3 @@ def test_what_makes_no_sense_is_refused(events: ModuleType, epoll: select.epoll)
             made.poll(*wrong)
     with pytest.raises(ValueError):
         made.poll(0.0, 0)
-
-
-# ---- streams --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["socket", "events"])
-def line(request: pytest.FixtureRequest, events: ModuleType) -> Iterator[tuple[polling.Stream, socket.socket]]:
-    """A stream, and the other end of its connection."""
-    ours, other = socket.socketpair()
-    before = polling.events
-    polling.events = events if request.param == "events" else None
-    with ours, other:
-        ours.setblocking(False)
-        try:
-            yield polling.stream_of(ours), other
-        finally:
-            polling.events = before
-
-
-@pytest.mark.parametrize("asked", [1, 960, 4096, 4097, 32767, 32768, 61440])
-@pytest.mark.parametrize("size", [1, 960, 4096, 4097, 40000])
-def test_what_is_there_is_received_up_to_what_is_asked_for(
-    line: tuple[polling.Stream, socket.socket], asked: int, size: int
-) -> None:
-    stream, other = line
-    data = bytes(each % 251 for each in range(size))
-    other.sendall(data)
-    other.close()
-    pieces = []
-    while piece := stream.recv(asked):
-        assert len(piece) <= asked
-        pieces.append(piece)
-    assert len(pieces[0]) == min(asked, size)
-    assert b"".join(pieces) == data
-
-
-@pytest.mark.parametrize("asked", [960, 8192, 61440])
-def test_nothing_is_there(line: tuple[polling.Stream, socket.socket], asked: int) -> None:
-    with pytest.raises(BlockingIOError):
-        line[0].recv(asked)
-
-
-@pytest.mark.parametrize("size", [0, 1, 1000, 50000])
-def test_what_is_sent_arrives(line: tuple[polling.Stream, socket.socket], size: int) -> None:
-    stream, other = line
-    data = bytes(each % 251 for each in range(size))
-    assert stream.send(data) == size
-    got = b""
-    while len(got) < size:
-        got += other.recv(size)
-    assert got == data
-
-
-def test_the_socket_takes_a_part_and_then_nothing(line: tuple[polling.Stream, socket.socket]) -> None:
-    stream, _ = line
-    data = bytes(4 << 20)
-    assert 0 < stream.send(data) < len(data)
-    with pytest.raises(BlockingIOError):
-        while True:
-            stream.send(data)
-    with pytest.raises(BlockingIOError):
-        while True:
-            stream.send(b"x")
-
-
-def test_the_other_end_is_gone(line: tuple[polling.Stream, socket.socket]) -> None:
-    stream, other = line
-    other.close()
-    assert stream.recv(100) == b""
-    for size in (1, 50000):
-        with pytest.raises(BrokenPipeError):  # and no signal
-            stream.send(bytes(size))
-
-
-def test_a_closed_stream_has_nothing_to_do_with_the_next_socket(line: tuple[polling.Stream, socket.socket]) -> None:
-    stream, other = line
-    stream.close()
-    stream.close()
-    assert other.recv(1) == b"", "the socket is closed, too"
-    one, two = socket.socketpair()  # which gets its number
-    with one, two:
-        two.sendall(b"for another")
-        for use in (lambda: stream.recv(100), lambda: stream.recv(8192), lambda: stream.send(b"x")):
-            with pytest.raises(OSError):
-                use()
-        assert one.recv(100) == b"for another"
-
-
-def test_what_a_stream_cannot_do_is_an_error(events: ModuleType) -> None:
-    with pytest.raises(TypeError):
-        events.Stream("no socket")
-    ours, other = socket.socketpair()
-    with ours, other:
-        stream = events.Stream(ours)
-        for call in (lambda: stream.recv("much"), lambda: stream.send("text"), lambda: stream.send(memoryview(b"x"))):
-            with pytest.raises(TypeError):
-                call()
-        with pytest.raises(ValueError):
-            stream.recv(-1)

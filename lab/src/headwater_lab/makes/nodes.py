@@ -52,6 +52,9 @@ mqtt {{ host: "127.0.0.1", port: {mqtt} }}
 _AEDES: Final = """\
 const net = require('net')
 const broker = require(process.argv[1])()
+for (const event of ['clientError', 'connectionError']) {
+  broker.on(event, (client, error) => console.log(event, client && client.id, error.message))
+}
 net.createServer({ noDelay: true }, broker.handle).listen(Number(process.argv[2]), '127.0.0.1')
 """
 

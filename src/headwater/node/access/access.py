@@ -168,12 +168,12 @@ class Access:
     def anonymous(self, channel: Channel) -> bool:
         """Whether nobody need say who it is here: where that is stated; where nothing is, only on this machine and
         only if no passwords or tokens are asked for."""
-        allowed = channel.terms.allow_anonymous
+        allowed = channel.allow_anonymous
         return bool(allowed) or (allowed is None and channel.loopback and not self._asks(channel))
 
     def _asks(self, channel: Channel) -> bool:
         """Whether clients have to show that they are who they say."""
-        return self.settings.authenticates and channel.terms.use_passwords
+        return self.settings.authenticates and channel.use_passwords
 
     def known(self, channel: Channel, identity: Identity) -> Refusal | None:
         """The identity is certain."""
@@ -321,7 +321,7 @@ class Access:
     def _give_rights(self, channel: Channel | None, session: Session, identity: Identity) -> None:
         rights = self.rights.of(identity, session.client_id)
         if channel is not None:
-            if not channel.terms.use_rules:
+            if not channel.use_rules:
                 rights = None
             channel.rights = rights
         if session.rights is rights:

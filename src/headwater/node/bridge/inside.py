@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Final
 
-from headwater.node.plane.channel import Channel, Entrance, Terms
+from headwater.node.plane.channel import Channel, Entrance
 
 if TYPE_CHECKING:
     from headwater.node.protocol.core import Core
@@ -29,7 +29,7 @@ class Inside(Entrance):
         self._name = name
 
     def admit(self, channel: Channel) -> bool:
-        channel.terms = Terms(True, channel.terms.max_qos)
+        channel.allow_anonymous = True
         return True
 
     def open(self) -> socket.socket:

@@ -32,7 +32,7 @@ from headwater.node.delivery.caller import JudgedCaller
 from headwater.node.delivery.credentials import WHAT_TO_SHOW, Credentials, credentials_in
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.hooks import Refusal
-from headwater.node.plane.channel import Channel, Terms
+from headwater.node.plane.channel import Channel
 from headwater.node.protocol import admission
 from headwater.node.transports.sockets import is_loopback
 from headwater.session.outbound import Outbound
@@ -159,7 +159,8 @@ class BrokerGate(Gate):
         allowed = self._settings.allow_anonymous
         channel.address = approach.address
         channel.loopback = is_loopback(host_of(approach.address))
-        channel.terms = Terms(config.allow_anonymous if allowed is None else allowed, config.max_qos)
+        channel.allow_anonymous = config.allow_anonymous if allowed is None else allowed
+        channel.max_qos = config.max_qos
         return channel
 
     def _admit(self, channel: Channel, packet: Connect) -> Refusal | None:
@@ -233,7 +234,7 @@ class BrokerGate(Gate):
             asked = admission.Publication(admission.REST, _message(caller, publication, server.hot.now), session)
             asked.client = caller.channel
             asked.address = caller.channel.address
-            asked.max_qos = caller.channel.terms.max_qos
+            asked.max_qos = caller.channel.max_qos
             asked.is_trusted = caller.is_trusted
             asked.is_told = True
             denied = server.admission.admit(asked)
@@ -346,7 +347,7 @@ def _text(secret: bytes | None) -> str:
 def _check_host(approach: Approach, channel: Channel) -> None:
     """Nobody in particular, let in because it is on this machine: it may be a web page that has a name of its own point
     here. Such a page says the name."""
-    if channel.terms.allow_anonymous is None and channel.loopback and not _is_address(approach.host):
+    if channel.allow_anonymous is None and channel.loopback and not _is_address(approach.host):
         raise Unauthorized("as nobody in particular, call this machine localhost, or by its address")
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 
 from headwater.node.plane.channel import Channel, Entrance, Peer
-from headwater.node.plane.polling import stream_of
 from headwater.node.protocol.core import Core
 from headwater.node.transports.tls import Tls
 
@@ -26,10 +25,8 @@ def open_channel(
 ) -> Channel:
     """Of a connected socket, which must not block: it is read from in the next turn, so that until then its peer and
     its layers are to be set. Raises OSError, having closed the socket."""
-    stream = stream_of(connection)
-    channel = kind(core.hot, connection.fileno(), stream.recv, stream.send)
+    channel = kind(core.hot, connection.fileno(), connection.recv, connection.send)
     channel.socket = connection
-    channel.stream = stream
     channel.over_tcp = connection.family in (socket.AF_INET, socket.AF_INET6)
     channel.address = address
     channel.loopback = loopback

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from headwater.node.admin.secret import read_token
 from headwater.node.broker import Broker
 from headwater.node.config import NEEDS_RESTART, RELOADABLE, Admin, Config
-from headwater.node.protocol.core import POLICIES, general_terms
+from headwater.node.protocol.core import POLICIES
 from headwater.node.settings import ConfigError, leaves, value_of
 from headwater.node.transports.contexts import CertificateError
 
@@ -107,7 +107,6 @@ def _apply(broker: Broker, config: Config) -> None:
     server.budget.limit = config.max_queue_memory
     server.access.quotas.limit = config.max_session_memory
     server.hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
-    server.hot.terms = general_terms(config)
     server.router.retained.max_messages = config.max_retained
     server.router.retained.max_bytes = config.max_retained_bytes
     server.policy = POLICIES[config.queue_full]

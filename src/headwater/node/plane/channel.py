@@ -23,7 +23,6 @@ from headwater.wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from headwater.node.destinations.destination import Batch
-    from headwater.node.plane.polling import Stream
     from headwater.node.plane.turn import Turn
 
 BUSY: Final = 1
@@ -34,30 +33,6 @@ RESTING: Final = 16
 FIRST_READ: Final = 960
 """Bytes asked for at first: room for a few packets, in a block that the allocator has at hand. A read that fills its
 buffer doubles the connection's next one, up to `loop.LARGEST_READ`."""
-
-
-class Partial:
-    """What has come and is not dealt with yet: a packet that is not whole, or what came while its client was busy."""
-
-    def __init__(self, parts: list[bytes], have: int, need: int) -> None:
-        self.parts = parts
-        self.have = have
-        """Bytes in `parts`."""
-        self.need = need
-        """Bytes from which on it is worth while to look at them."""
-
-
-class Terms:
-    """What holds for all clients that come in the same way: those of a listener have one object between them."""
-
-    def __init__(
-        self, allow_anonymous: bool | None, max_qos: int, use_passwords: bool = True, use_rules: bool = True
-    ) -> None:
-        self.allow_anonymous = allow_anonymous
-        self.max_qos = max_qos
-        """The highest QoS that a client may publish with."""
-        self.use_passwords = use_passwords
-        self.use_rules = use_rules
 
 
 class Channel(Connection):
@@ -78,7 +53,11 @@ class Channel(Connection):
         self.transport: Transport | None = None
         self.peer: Peer | None = None
         self.entrance: Entrance | None = None
-        self.terms = turn.terms
+        self.allow_anonymous: bool | None = None
+        self.use_passwords = True
+        self.use_rules = True
+        self.max_qos = 2
+        """Highest QoS that the client may publish with."""
         self.certificate: dict[str, object] | None = None
         """The client's certificate as ssl.SSLSocket.getpeercert has it, checked."""
         self.identity: str | None = None
@@ -113,9 +92,11 @@ class Channel(Connection):
         self.charge = 0
         """Bytes that it counts with as long as it is one."""
         self.crowd = ""
-        self.partial: Partial | None = None
+        self.parts: list[bytes] | None = None
         self.counted = 0
-        """Of this, bytes that count in the budget, or in the one for strangers."""
+        """Of these, bytes that count in the budget, or in the one for strangers."""
+        self.have = 0
+        self.need = 0
         self.fast = False
         self.out: list[bytes] = []
         self.out_size = 0
@@ -140,8 +121,6 @@ class Channel(Connection):
         self.congested = False
         self.finishing = False
         self.socket: socket.socket | None = None
-        self.stream: Stream | None = None
-        """Receives from the socket, sends to it and closes it."""
         self.over_tcp = False
         self.timer: Timer | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.node.plane.channel import Channel, Partial
+from headwater.node.plane.channel import Channel
 from headwater.node.plane.sending import Sending
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, V5
@@ -27,26 +27,25 @@ LARGE_PACKET: Final = 65536
 class Collecting(Sending):
     def collect(self, channel: Channel, data: bytes) -> bytes | None:
         """More came: all that there is now, if that makes a whole packet, else None."""
-        partial = channel.partial
-        assert partial is not None
-        parts = partial.parts
+        parts = channel.parts
+        assert parts is not None
         size = len(data)
         if channel.busy:
             if not self._count(channel, size, channel.known):
                 return None
             parts.append(data)
-            partial.have += size
-            if partial.have > MAX_BEHIND:
+            channel.have += size
+            if channel.have > MAX_BEHIND:
                 self.slow.failed(channel, RemoteProtocolError(QUOTA_EXCEEDED, "too much came before an answer"))
             return None
-        if partial.have + size < partial.need:
-            if (partial.need > LARGE_PACKET or not channel.known) and not self._count(channel, size, False):
+        if channel.have + size < channel.need:
+            if (channel.need > LARGE_PACKET or not channel.known) and not self._count(channel, size, False):
                 return None
             if len(parts[-1]) < SMALL_PART:
                 parts[-1] += data  # or a large packet in tiny segments would cost an object for each
             else:
                 parts.append(data)
-            partial.have += size
+            channel.have += size
             return None
         parts.append(data)
         self.discard_partial(channel)
@@ -70,7 +69,8 @@ class Collecting(Sending):
         size = len(rest)
         if channel.busy:
             if self._count(channel, size, channel.known):
-                channel.partial = Partial([rest], size, 1)
+                channel.parts = [rest]
+                channel.have = size
             return
         need = size + 1
         if size >= 2:
@@ -89,12 +89,16 @@ class Collecting(Sending):
         # What came counts, not what was promised: five bytes must not take the memory of others.
         if (large or not channel.known) and not self._count(channel, size, False):
             return
-        channel.partial = Partial([rest], size, need)
+        channel.parts = [rest]
+        channel.have = size
+        channel.need = need
 
     def be_busy(self, channel: Channel, size: int) -> None:
         """Keep what comes from now on, until `take_kept`; so many bytes of the packet before it count as long."""
         channel.busy = True
-        channel.partial = Partial([], 0, 1)
+        channel.parts = []
+        channel.have = 0
+        channel.need = 1
         if size:
             self.count_more(channel, size)
 
@@ -106,17 +110,17 @@ class Collecting(Sending):
     def take_kept(self, channel: Channel) -> bytes:
         """What came while the channel was busy, which it is no more."""
         channel.busy = False
-        kept = b"" if channel.partial is None else b"".join(channel.partial.parts)
+        kept = b"".join(channel.parts or [])
         self.discard_partial(channel)
         return kept
 
     def take_acknowledgements(self, channel: Channel, looked: int) -> tuple[int, list[tuple[int, bytes]]]:
         """Of what came while the channel was busy: the packets that acknowledge messages of ours, which need not wait
         for those before them. There are none in the first `looked` bytes. Returns how much has been looked at now."""
-        partial = channel.partial
-        if not channel.busy or partial is None or partial.have <= looked:
+        parts = channel.parts
+        if not channel.busy or not parts or channel.have <= looked:
             return looked, []
-        data = b"".join(partial.parts)
+        data = b"".join(parts)
         found: list[tuple[int, bytes]] = []
         left = [data[:looked]]
         at = looked
@@ -134,8 +138,8 @@ class Collecting(Sending):
         if at < len(data):
             rest += data[at:]
         gone = len(data) - len(rest)
-        partial.parts = [rest]
-        partial.have -= gone
+        channel.parts = [rest]
+        channel.have -= gone
         channel.counted -= gone
         self.budget.used -= gone
         return looked, found
@@ -148,7 +152,8 @@ class Collecting(Sending):
             else:
                 self.slow.keeps(channel, -channel.counted)
             channel.counted = 0
-        channel.partial = None
+        channel.need = 0
+        channel.parts = None
 
 
 def _extent(data: bytes, start: int) -> tuple[int, int]:

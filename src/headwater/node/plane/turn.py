@@ -22,7 +22,7 @@ from mypy_extensions import mypyc_attr
 from headwater.message import NEVER, Delivery, Message
 from headwater.node.destinations.destination import Batch
 from headwater.node.plane.background import BackgroundTasks
-from headwater.node.plane.channel import Channel, Deliver, Share, Slow, Terms
+from headwater.node.plane.channel import Channel, Deliver, Share, Slow
 from headwater.node.plane.counters import Counters
 from headwater.node.plane.unsent import cut_behind, pieces_of
 from headwater.session.journaled import DurableDelivery, JournaledMessage
@@ -96,8 +96,6 @@ class Turn:
         self.until = NEVER
         """When, by `time.monotonic`, the time of this turn for packets that go the ordinary way is over."""
         self.max_connect_size = 0
-        self.terms = Terms(None, 2)
-        """Of channels for which nothing else is stated."""
         self.outbound_buffer = 0
         self.background = BackgroundTasks()
         self.open: list[Batch] = []

@@ -101,7 +101,7 @@ class Attaching:
             core.journal.attached(session)
         channel.state = CONNECTED
         self.strangers.left(channel)
-        channel.fast = channel.terms.max_qos >= core.config.max_qos  # else each PUBLISH needs a look
+        channel.fast = channel.max_qos >= core.config.max_qos  # else each PUBLISH needs a look
         self.connected += 1
         core.stats.connections_maximum = max(core.stats.connections_maximum, self.connected)
 

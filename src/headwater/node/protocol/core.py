@@ -23,7 +23,7 @@ from headwater.node.destinations.destination import Fanout
 from headwater.node.hooks import Hooks
 from headwater.node.persistence.journal import Journal
 from headwater.node.plane.background import BackgroundTask
-from headwater.node.plane.channel import Channel, Entrance, Slow, Terms
+from headwater.node.plane.channel import Channel, Entrance, Slow
 from headwater.node.plane.counters import Counters
 from headwater.node.plane.loop import Plane
 from headwater.node.plane.timers import Timers
@@ -44,11 +44,6 @@ POLICIES: Final[dict[str, int]] = {
     "disconnect": DISCONNECT_WHEN_FULL,
     "refuse": REFUSE,
 }
-
-
-def general_terms(config: Config) -> Terms:
-    """What holds for clients wherever they come in, unless a listener's settings say otherwise."""
-    return Terms(config.allow_anonymous, config.max_qos)
 
 
 class OutsideTurn:

@@ -162,7 +162,7 @@ class Ending:
     def check_will(self, channel: Channel, will: Will) -> Refusal | None:
         """When it is set: as a PUBLISH of its client, as far as that cannot change until it is published."""
         publication = Publication(CLIENT, will_message(will, channel.client_id), None)
-        publication.max_qos = channel.terms.max_qos
+        publication.max_qos = channel.max_qos
         denied = self.admission.check(publication)
         if denied is not None:
             return Refusal(denied.reason, f"the will: {denied.text}")

@@ -32,8 +32,8 @@ class Granting:
         aliases = None if entrance is None else entrance.topic_alias_maximum
         channel.alias_limit_in = config.topic_alias_maximum if aliases is None else aliases
         grants.topic_alias_maximum = channel.alias_limit_in or None
-        if channel.terms.max_qos < 2:
-            grants.maximum_qos = channel.terms.max_qos
+        if channel.max_qos < 2:
+            grants.maximum_qos = channel.max_qos
         if not config.retain_available:
             grants.retain_available = 0
         if not config.wildcard_subscription_available:

@@ -83,7 +83,7 @@ class HotPath(Collecting):
             self.fanouts = self.own_fanouts
 
     def _feed(self, channel: Channel, data: bytes) -> None:
-        if channel.partial is not None:
+        if channel.need:
             collected = self.collect(channel, data)
             if collected is None:
                 return

@@ -75,7 +75,7 @@ class _Waiting(ClientTask):
     def _read_acknowledgements(self) -> None:
         core = self.core
         channel = self.channel
-        if channel.partial is None or channel.partial.have <= MAX_BEHIND // 2:
+        if channel.have <= MAX_BEHIND // 2:
             core.plane.read(channel)
         self.looked, found = core.hot.take_acknowledgements(channel, self.looked)
         for first_byte, body in found:

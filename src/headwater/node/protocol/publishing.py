@@ -62,7 +62,7 @@ class Publishing:
         publication = Publication(CLIENT, message, channel.session)
         publication.client = channel
         publication.address = channel.address
-        publication.max_qos = channel.terms.max_qos
+        publication.max_qos = channel.max_qos
         publication.is_told = channel.version == V5 and packet.qos > 0
         denied = self.admission.check(publication)
         if denied is not None:

@@ -20,11 +20,9 @@ from headwater.node.delivery.storing import Storing
 from headwater.node.hooks import Hooks
 from headwater.node.persistence.journal import Journal
 from headwater.node.plane.channel import Channel, Entrance
-from headwater.node.plane.polling import stream_of
 from headwater.node.protocol.admission import Admission
 from headwater.node.protocol.attaching import Attaching
 from headwater.node.protocol.connecting import Connecting
-from headwater.node.protocol.core import general_terms
 from headwater.node.protocol.deciding import Deciding
 from headwater.node.protocol.delivering import Delivering
 from headwater.node.protocol.ending import Ending
@@ -86,7 +84,6 @@ class Server(Flow):
         hot.max_connect_size = min(config.max_connect_size, config.max_packet_size)
         hot.outbound_buffer = config.outbound_buffer
         hot.takes_qos1 = config.max_qos > 0
-        hot.terms = general_terms(config)
         hot.properties.most_pairs = config.max_user_properties
         hot.fanouts.max_topic_length = config.max_topic_length
         hot.fanouts.max_topic_levels = config.max_topic_levels
@@ -235,16 +232,16 @@ class Server(Flow):
         if self.stopping or (is_full and not self.strangers.give_way()):
             connection.close()
             return
-        stream = stream_of(connection)
-        channel = Channel(self.hot, connection.fileno(), stream.recv, stream.send)
+        channel = Channel(self.hot, connection.fileno(), connection.recv, connection.send)
         channel.socket = connection
-        channel.stream = stream
         channel.over_tcp = isinstance(connection, socket.socket) and connection.family in (
             socket.AF_INET,
             socket.AF_INET6,
         )
         channel.address = address
         channel.loopback = loopback
+        channel.allow_anonymous = self.config.allow_anonymous
+        channel.max_qos = self.config.max_qos
         if entrance is not None:
             if not entrance.admit(channel):
                 connection.close()
@@ -388,8 +385,8 @@ class Server(Flow):
         if channel.transport is not None:
             channel.transport.end()
             channel.transport = None
-        if channel.stream is not None:
-            channel.stream.close()
+        if channel.socket is not None:
+            channel.socket.close()
         if channel.entrance is not None:
             channel.entrance.connections -= 1
             # Layers know their channel: without them, both go now and not when the garbage collector comes.

@@ -132,7 +132,7 @@ class _Subscribe(ClientTask):
         channel = self.channel
         subscription = Subscription(
             request.filter,
-            min(request.qos, channel.terms.max_qos),
+            min(request.qos, channel.max_qos),
             no_local=request.no_local or channel.bridge,
             retain_as_published=request.retain_as_published or channel.bridge,
             retain_handling=request.retain_handling,

@@ -111,7 +111,10 @@ class HomeConnection(Peer):
         elif isinstance(packet, (Puback, Pubrec, Pubrel, Pubcomp)):
             if isinstance(packet, (Puback, Pubrec)) and packet.reason >= 0x80:
                 self.home.refused(packet.reason)
-            server.publishing.packet(self.channel, packet)
+            if self.channel.session is not None:
+                server.publishing.packet(self.channel, packet)
+            elif isinstance(packet, Pubrel):  # of a probe, which some brokers bring with the QoS of the subscription
+                self.write(Pubcomp(packet.packet_id))
         else:
             raise RemoteProtocolError(PROTOCOL_ERROR, f"a {type(packet).__name__} out of place")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from headwater.node.plane.channel import Channel, Entrance, Terms, Transport
+from headwater.node.plane.channel import Channel, Entrance, Transport
 from headwater.node.transports.contexts import make_context, name_in
 from headwater.node.transports.proxy_protocol import HEAD, ProxyError, rest_length, source
 from headwater.node.transports.settings import ListenerSettings
@@ -43,8 +43,6 @@ class Listener(Entrance):
         self.auto_id_prefix = settings.auto_id_prefix
         self.allow_empty_client_id = settings.allow_empty_client_id
         self.username_as_client_id = settings.username_as_client_id
-        self._general: Terms | None = None
-        """What `_terms` were made from."""
         self.sockets: list[socket.socket] = []
         self._is_handed = False
         self.watch: Watch | None = None
@@ -132,26 +130,17 @@ class Listener(Entrance):
         if settings.max_connections is not None and self.connections >= settings.max_connections:
             log.info("%s was turned away: listener %s reached max_connections", channel.address, self)
             return False
-        if channel.terms is not self._general:
-            self._terms = self._terms_over(channel.terms)
-            self._general = channel.terms
-        channel.terms = self._terms
+        if settings.allow_anonymous is not None:
+            channel.allow_anonymous = settings.allow_anonymous
+        if settings.max_qos is not None:
+            channel.max_qos = settings.max_qos
+        channel.use_passwords = settings.use_passwords
+        channel.use_rules = settings.use_rules
         if settings.proxy_protocol:
             channel.recv = ProxyHeader(channel, self._found).recv
         else:
             self._add_layers(channel)
         return True
-
-    def _terms_over(self, general: Terms) -> Terms:
-        """What holds here: as everywhere, but for what this listener's settings state."""
-        settings = self.settings
-        anonymous, max_qos = settings.allow_anonymous, settings.max_qos
-        return Terms(
-            general.allow_anonymous if anonymous is None else anonymous,
-            general.max_qos if max_qos is None else max_qos,
-            settings.use_passwords,
-            settings.use_rules,
-        )
 
     def _found(self, channel: Channel) -> None:
         if self.located is not None:
