@@ -1,5 +1,5 @@
-"""Brokers of three makes and their proxies are killed and cut, and nothing that was acknowledged is lost; what a make loses
-is found.
+"""Brokers of three makes and their proxies are killed and cut, and nothing that was acknowledged is lost; what a make
+loses is found.
 
 A slice of `scripts/bench proxy-chaos`.
 """

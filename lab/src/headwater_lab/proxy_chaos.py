@@ -109,7 +109,7 @@ def _load(
     recorded = asyncio.run(run(settings, progress.tell))
     progress.end()
     history = recorded.history
-    outcome.kills.update(each.name.rsplit("-", 1)[0] for each in history.of(Fault))
+    outcome.kills.update(each.name for each in history.of(Fault))
     outcome.counts["acknowledged"] += sum(
         1 for each in history.of(Publication) if each.qos and each.outcome.name == "OK"
     )
