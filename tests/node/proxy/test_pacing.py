@@ -8,11 +8,11 @@ from headwater.node.proxy.pacing import LONGEST, MOST_EVENTS, SHORT, Pace
 @pytest.mark.parametrize(
     ("took", "packets", "expected"),
     [
-        (0.00002, [1], 0.00008),  # who sends little: as long as the turn allows
+        (0.00002, [1], 0.0),  # one message: at once
         (0.001, [1] * 50, SHORT),  # in lock-step: long rests would bring nothing
         (0.001, [30, 2, 2, 2, 2], LONGEST),  # in bursts, and fetched too soon
-        (0.001, [30] * 5, SHORT),  # enough in each read
-        (0.0001, [30, 2, 2, 2, 2], 0.0004),
+        (0.001, [30] * 5, 0.0),  # enough in each read
+        (0.0001, [30, 2, 2, 2, 2], 0.0004),  # never much longer than the turn
     ],
 )
 def test_how_long_a_relay_rests(took: float, packets: list[int], expected: float) -> None:
