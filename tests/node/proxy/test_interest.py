@@ -11,7 +11,18 @@ from headwater.node.broker import Broker
 from headwater.node.proxy.tap import TappedClient
 from headwater.wire.packets import V5
 from tests.node.links.nodes import run, until
-from tests.node.proxy.fabric import Mosquitto, Tapped, home_of, interest_of, own_node, proxy, ready, received, tell
+from tests.node.proxy.fabric import (
+    Mosquitto,
+    Tapped,
+    home_of,
+    interest_of,
+    is_up,
+    own_node,
+    proxy,
+    ready,
+    received,
+    tell,
+)
 from tests.node.transports.serving import HOST
 
 
@@ -171,5 +182,19 @@ def test_groups_of_our_own_nodes_get_what_is_published_at_a_home_broker(homes: l
             await until(lambda: node.server.stats.messages_sent == 20)
             found = await received(one, 1) + await received(two, 1)
             assert len(found) == 2
+
+    run(body())
+
+
+def test_a_proxy_is_not_drained(homes: list[Mosquitto]) -> None:
+    """It would hand over the session in which messages for its home broker wait."""
+
+    async def body() -> None:
+        async with proxy("a", homes[0]) as a, proxy("b", homes[1], a) as b:
+            await ready(a, b)
+            assert a.cluster is not None
+            with pytest.raises(ValueError, match="is a proxy"):
+                a.cluster.drain("a", False)
+            assert is_up(a)
 
     run(body())

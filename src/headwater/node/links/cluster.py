@@ -220,6 +220,10 @@ class Cluster:
         self._is_me(node)
         if links.has_left:
             raise ValueError(f"node {node} has left the cluster")
+        if self._server.config.proxy.enabled:
+            raise ValueError(
+                f"node {node} is a proxy: clients and sessions are its home broker's; stop it, or have it leave"
+            )
         with self._server.turn():
             self._draining.begin(stays)
             self._catching_up.stop()
