@@ -98,6 +98,8 @@ COMPILED: Final = (
     "node/links/links",
     "node/proxy/tap",
     "node/proxy/scanner",
+    "node/proxy/cutting",
+    "node/proxy/mixing",
     "node/proxy/tapping",
     "node/proxy/pacing",
     "node/proxy/pair",

@@ -77,6 +77,8 @@ class SpanningGroups(Service):
         self.node = node
         self.telling = Telling(server, post, self, self._due)
         self.own_part = OwnGroups(server.hot)
+        self.fanouts = [server.hot.own_fanouts]
+        """Where it counts which groups span nodes."""
         self._spans: dict[str, SpanningGroup] = {}
         """By name: those that other nodes have members of."""
         self._trie = Trie()  # of the same, by filter
@@ -244,7 +246,8 @@ class SpanningGroups(Service):
 
     def _spread_changed(self, filter: str) -> None:
         self.own_part.changed(bool(self._spans))
-        self.server.hot.own_fanouts.forget(filter)
+        for fanouts in self.fanouts:
+            fanouts.forget(filter)
 
     # ---- members here --------------------------------------------------------------------------------------------
 

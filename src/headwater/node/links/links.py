@@ -28,7 +28,7 @@ from headwater.node.links.retaining import Retaining, is_shared
 from headwater.node.links.sending import LinkDestination, OutgoingRuns, aged
 from headwater.node.links.sessions import Sessions
 from headwater.node.links.settings import ClusterSettings
-from headwater.node.links.spanning import NoClients, NoGroups
+from headwater.node.links.spanning import GroupsAlone, NoClients, NoGroups
 from headwater.node.links.spooling import Spooling
 from headwater.node.links.turned_away import TurnedAway
 from headwater.node.plane.timers import Timer
@@ -314,13 +314,18 @@ class Links(Source):
                 coordinator.removed = partial(_both, before, partial(fanouts.forget, "#"))
         return fanouts
 
-    def fanouts_of_home(self) -> Fanouts:
-        """Where messages go that come from a proxy's home broker: to other nodes alone. Its name is no node's."""
+    def fanouts_of_home(self, with_groups: bool) -> Fanouts:
+        """Where messages go that come from a proxy's home broker: to other nodes alone, and to the groups that the
+        proxy keeps. Its name is no node's."""
         fanouts = Fanouts(self.server.hot.own_fanouts.local)
         fanouts.max_topic_length = self.server.config.max_topic_length
         fanouts.max_topic_levels = self.server.config.max_topic_levels
         fanouts.remote = self
         fanouts.part = NoClients()
+        if with_groups:
+            fanouts.part = GroupsAlone(None if self.groups is None else self.groups.own_part)
+            if self.groups is not None:
+                self.groups.fanouts.append(fanouts)
         self._fanouts["\0"] = fanouts
         self.server.router.feed.listen(fanouts)
         return fanouts

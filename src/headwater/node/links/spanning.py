@@ -158,6 +158,17 @@ class NoClients(LocalPart):
         return []
 
 
+class GroupsAlone(LocalPart):
+    """For what comes from a proxy's home broker, where the proxy keeps groups. `own`: as for what is published here."""
+
+    def __init__(self, own: OwnGroups | None) -> None:
+        self.own = own
+
+    def of(self, found: list[Destination]) -> list[Destination]:
+        found = [each for each in found if isinstance(each, SharedGroups)]
+        return found if self.own is None else self.own.of(found)
+
+
 class OwnGroups(LocalPart):
     """For what is published here: without the groups that have members elsewhere, too."""
 

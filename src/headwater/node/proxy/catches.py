@@ -49,6 +49,11 @@ class Catches:
     def is_busy(self) -> bool:
         return bool(self._asked)
 
+    @property
+    def is_settled(self) -> bool:
+        """What is wanted is subscribed to, as far as the broker lets it be; or the broker is away."""
+        return self.subscribe is None or not self.wanted - self._sure - self.refused.keys()
+
     def want(self, filters: set[str], token: dict[str, Stamp]) -> None:
         """Catch these from now on; `token` is what is reached with it."""
         self.wanted = filters

@@ -42,7 +42,8 @@ class OwnClient:
         self.settings = settings
         self.links = links
         self.own_topics = f"{OWN_TOPICS}{links.node}/"
-        self.fanouts = links.fanouts_of_home()
+        self.keeps_groups = settings.groups == "proxy"
+        self.fanouts = links.fanouts_of_home(self.keeps_groups)
         self.caller = Caller(server, settings)
         self.connection: HomeConnection | None = None
         """The current one, from CONNECT on; the session has it when the home broker has accepted it."""

@@ -28,7 +28,7 @@ from mypy_extensions import mypyc_attr
 from headwater.node.plane.channel import Channel
 from headwater.node.plane.turn import Turn
 from headwater.node.proxy.announcing import Version, proxy_header
-from headwater.node.proxy.pair import ASKED, CLAIMING, DIALING, OPEN, OPENING, PARTING, End, Opening, Pair
+from headwater.node.proxy.pair import ASKED, CLAIMING, DIALING, OPEN, OPENING, PARTING, End, Mixing, Opening, Pair
 from headwater.node.proxy.relay import Relay
 from headwater.node.proxy.tap import Watcher
 from headwater.node.proxy.tapping import Tap
@@ -126,6 +126,8 @@ class Entering(Opening):
         self.turn = turn
         self.limits = limits
         self.most = min(limits.max_connections, most_pairs())
+        self.mixing: Callable[[Pair, Connect], Mixing] | None = None
+        """Who adds something to what a client gets here, from its CONNECT on."""
         self.usher: Usher | None = None
         """None: all are served here."""
         self._listeners = list(listeners)
@@ -292,8 +294,7 @@ class Entering(Opening):
             return
         if 0 < size <= LARGEST_OPENING:
             self._understand(pair, pair.opening[:size])
-        if pair.tap is not None and len(pair.opening) > size:
-            pair.tap.from_client(pair.opening[size:])
+        pair.connect_size = size
         if usher is None or pair.tap is None:
             self.dial(pair)
             return
@@ -303,12 +304,8 @@ class Entering(Opening):
         usher.came(pair)
 
     def _understand(self, pair: Pair, packet: bytes) -> None:
-        reader = PacketReader()
-        reader.feed(packet)
         try:
-            frame = reader.next_frame()
-            assert frame is not None
-            connect = decode_connect(frame[1])
+            connect = connect_in(packet)
             watcher = self._watcher if self.usher is None else self.usher.watcher(pair, connect)
             pair.tap = Tap(connect, watcher, partial(self.relay.go_on, pair))
         except RemoteProtocolError as error:
@@ -321,13 +318,19 @@ class Entering(Opening):
         target = self._target()
         if target is None:
             self._not_dialed(pair, "its address is not known")
-        else:
-            assert pair.client is not None
-            self.dial_to(pair, target, self._header(pair, pair.client))
+            return
+        assert pair.client is not None
+        if self.mixing is not None and pair.tap is not None and pair.mixing is None:
+            connect, behind = pair.opening[: pair.connect_size], pair.opening[pair.connect_size :]
+            mixing = pair.mixing = self.mixing(pair, connect_in(connect))
+            pair.opening = connect + mixing.before(behind)
+        self.dial_to(pair, target, self._header(pair, pair.client))
 
     def dial_to(self, pair: Pair, target: Target, header: bytes) -> None:
         """Connect it elsewhere; `header` goes before what the client has sent."""
         relay = self.relay
+        if pair.tap is not None and len(pair.opening) > pair.connect_size:
+            pair.tap.from_client(pair.opening[pair.connect_size :])
         connection = socket.socket(target.family, socket.SOCK_STREAM)
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -404,7 +407,10 @@ class Entering(Opening):
     def accepted(self, pair: Pair) -> None:
         pair.stage = OPEN
         client, broker = pair.client, pair.broker
-        pair.is_plain = client is not None and broker is not None and client.carrier is None and broker.carrier is None
+        is_plain = client is not None and broker is not None and client.carrier is None and broker.carrier is None
+        pair.is_plain = is_plain and pair.mixing is None
+        if pair.mixing is not None:
+            pair.mixing.accepted()
         self._left(pair)
 
     def closed(self, pair: Pair) -> None:
@@ -432,6 +438,15 @@ class Entering(Opening):
         self.relay.counters.not_dialed += 1
         log.info("%s ends: cannot connect to the broker: %s", pair.address, why)
         self.relay.end(pair)
+
+
+def connect_in(packet: bytes) -> Connect:
+    """Raises RemoteProtocolError."""
+    reader = PacketReader()
+    reader.feed(packet)
+    frame = reader.next_frame()
+    assert frame is not None
+    return decode_connect(frame[1])
 
 
 def connect_size(data: bytes) -> int:

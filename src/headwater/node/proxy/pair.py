@@ -62,6 +62,37 @@ class End:
         """It was told that nothing more comes."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Mixing:
+    """What comes from elsewhere for a client, beside what its broker sends (members.py)."""
+
+    def __init__(self) -> None:
+        self.is_stalled = False
+        """The broker is not to be read from."""
+
+    def before(self, data: bytes) -> bytes:
+        """What the client has sent behind its CONNECT: of it, what goes to the broker."""
+        raise NotImplementedError
+
+    def accepted(self) -> None:
+        """The broker has accepted the client."""
+        raise NotImplementedError
+
+    def from_client(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def from_broker(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def drained(self) -> None:
+        """The client's socket has taken all that waited."""
+        raise NotImplementedError
+
+    def closed(self) -> None:
+        """More than once is as once."""
+        raise NotImplementedError
+
+
 class Pair:
     def __init__(self, address: str, since: float, entrance: Entrance | None) -> None:
         self.address = address
@@ -75,6 +106,8 @@ class Pair:
         self.tap: Tap | None = None
         self.visit: Visit | None = None
         """Where it is to be served, if that is looked up."""
+        self.mixing: Mixing | None = None
+        """None: all that the client gets is its broker's."""
         self.is_led = False
         """Another proxy has led it here."""
         self.reason = ""
@@ -83,6 +116,8 @@ class Pair:
         """Bytes that this may have then; 0: any."""
         self.opening = b""
         """What has come of the CONNECT."""
+        self.connect_size = 0
+        """Bytes of it that are the CONNECT."""
         self.charge = 0
         """Bytes that it counts with among those that are not connected."""
         self.is_plain = False

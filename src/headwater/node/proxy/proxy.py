@@ -18,6 +18,7 @@ from headwater.node.proxy.front import Front
 from headwater.node.proxy.home import Home
 from headwater.node.proxy.interest import Interest
 from headwater.node.proxy.leading import Leading
+from headwater.node.proxy.members import Members
 from headwater.node.transports.listener import Listener
 
 
@@ -39,11 +40,15 @@ class Proxy:
             send_proxy=settings.send_proxy or None,
         )
 
+        self.members: Members | None = None
+        if settings.groups == "proxy":
+            self.members = Members(server, self.front.relay, self.home.wanting)
+            self.front.entering.mixing = self.members.make
         self.leading: Leading | None = None
         """None: nodes are linked with their neighbours alone, and each broker has sessions of its own."""
         if not links.relays:
             self.leading = Leading(
-                *(server, links, cluster.contexts, self.front.entering, self.interest, self.interest.session_ended),
+                *(server, links, cluster.contexts, self.front.entering, self.interest, self._session_ended),
                 *(settings.sessions, settings.session_port, settings.max_session_homes),
             )
 
@@ -53,6 +58,12 @@ class Proxy:
             self.leading.start()
         self.interest.start()
         self.home.start()
+
+    def _session_ended(self, client_id: str) -> None:
+        """At the home broker."""
+        self.interest.session_ended(client_id)
+        if self.members is not None:
+            self.members.forget(client_id)
 
     async def let_in(self) -> list[tuple[str, int]]:
         """Clients, from now on; the addresses at which they are."""

@@ -179,7 +179,9 @@ class Relay:
         other = end.other
         if other is None or other.is_connecting or other.waiting:
             return False
-        return end.is_client or not pair.held_back
+        if end.is_client:
+            return True
+        return not pair.held_back and (pair.mixing is None or not pair.mixing.is_stalled)
 
     def _unregister(self, end: End) -> None:
         if end.is_registered:
@@ -273,6 +275,23 @@ class Relay:
             self.counters.bytes_from_broker += got
 
     def _from_client(self, pair: Pair, end: End, data: bytes) -> None:
+        if pair.mixing is not None:
+            pair.mixing.from_client(data)
+        else:
+            self._tapped_from_client(pair, end, data)
+
+    def to_broker(self, pair: Pair, data: bytes) -> None:
+        """What the broker is to have of what its client sent."""
+        if pair.client is not None:
+            self._tapped_from_client(pair, pair.client, data)
+
+    def _to_client(self, pair: Pair, end: End, data: bytes) -> None:
+        if pair.mixing is not None:
+            pair.mixing.from_broker(data)
+        else:
+            self.pass_on(end, data)
+
+    def _tapped_from_client(self, pair: Pair, end: End, data: bytes) -> None:
         tap = pair.tap
         if tap is not None:
             scanner = tap.of_client
@@ -301,7 +320,7 @@ class Relay:
             if pair.stage == ASKED and tap.is_accepted:
                 self.opening.accepted(pair)
         if data:
-            self.pass_on(end, data)
+            self._to_client(pair, end, data)
 
     def go_on(self, pair: Pair) -> None:
         """What was held back of it may go."""
@@ -311,7 +330,7 @@ class Relay:
         if pair.stage == CLOSED or broker is None:
             return
         if data:
-            self.pass_on(broker, data)
+            self._to_client(pair, broker, data)
         self.watch(broker)
         self._finish(broker)
 
@@ -369,6 +388,8 @@ class Relay:
             if end.other is not None:
                 self.watch(end.other)
                 self._finish(end.other)
+            if end.is_client and end.pair.mixing is not None:
+                end.pair.mixing.drained()
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
@@ -419,6 +440,8 @@ class Relay:
         for end in (pair.client, pair.broker):
             if end is not None:
                 self._close(end)
+        if pair.mixing is not None:
+            pair.mixing.closed()
         if pair.tap is not None:
             pair.tap.close()
 
@@ -449,11 +472,13 @@ class Relay:
         its system would throw away what it has not read yet."""
         client = pair.client
         assert client is not None
-        is_whole = not client.waiting and (pair.tap is None or pair.tap.of_broker.is_between)
+        is_whole = not client.waiting and not pair.held_back and (pair.tap is None or pair.tap.of_broker.is_between)
         self.drop_broker(pair)
         self.used -= len(client.waiting)
         client.waiting = pair.held_back = b""
         pair.stage = PARTING
+        if pair.mixing is not None:
+            pair.mixing.closed()
         if pair.tap is not None:
             pair.tap.close()
         with contextlib.suppress(OSError):

@@ -80,6 +80,11 @@ class ProxySettings(Settings):
         description="What becomes of a client whose session is at the broker of a proxy that cannot be reached: "
         "`home`, it is refused until then; `clean`, it gets a new session at this proxy's broker.",
     )
+    groups: Literal["broker", "proxy"] = Field(
+        default="broker",
+        description="Who chooses the members of shared groups: `broker`, each home broker among its own clients; "
+        "`proxy`, the proxies, by load, among all clients of the cluster.",
+    )
     session_port: int = Field(
         default=0,
         ge=0,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from headwater.node.links.receiving import NOT_FOR_NODES
 from headwater.node.plane.timers import Timer
 from headwater.node.proxy.catches import Catches
 from headwater.node.proxy.catching import Copies, catching
 from headwater.node.proxy.client import OwnClient
+from headwater.peering.frames.frame import Stamp
+from headwater.routing.feed import RouteChange, RouteListener
 from headwater.routing.topics import matches, split_shared
 from headwater.wire.packets import V5, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
 
@@ -17,11 +21,22 @@ QOS: Final = 2
 """Asked for: messages come with their own."""
 
 
+class _Groups(RouteListener):
+    """Told of groups with members here."""
+
+    def __init__(self, wanting: Wanting) -> None:
+        self.wanting = wanting
+
+    def wanted_changed(self, change: RouteChange) -> None:
+        if change.share is not None:
+            self.wanting.look()
+
+
 class Wanting:
     def __init__(self, own: OwnClient, folder: Path | None) -> None:
         self.own = own
         self.server = own.server
-        self.catches = Catches(folder, own.links.caught)
+        self.catches = Catches(folder, self._has_caught)
         self.topics: set[str] = set()
         """Caught whatever other nodes want (retained.py)."""
         self.fresh: dict[str, bool] = {}
@@ -30,6 +45,9 @@ class Wanting:
         """The home broker has no No Local, or is not to be asked for it."""
         self.is_telling = False
         self._look: Timer | None = None
+        self._waiting: list[Callable[[], None]] = []
+        if own.keeps_groups:
+            self.server.router.feed.listen(_Groups(self))
         self._was_up = False
 
     def up(self, is_present: bool, sends_back: bool) -> None:
@@ -48,10 +66,29 @@ class Wanting:
         wanted, is_sure = coordination.wanted()
         filters: set[str] | None = None
         if wanted is not None and own.settings.catch == "wanted":
-            filters = {split_shared(each)[1] for each in wanted} | self.topics
+            filters = {split_shared(each)[1] for each in wanted} | self.topics | self._groups()
             if not is_sure:  # what was caught before may still be wanted
                 filters |= catches.at_broker & catches.wanted if self._was_up else catches.at_broker
         catches.want(catching(filters, own.settings.max_filters), coordination.heard())
+
+    def _groups(self) -> set[str]:
+        """What groups want that the proxy keeps and that have members here."""
+        groups = self.server.router.groups.all() if self.own.keeps_groups else []
+        return {each.filter for each in groups if len(each) and not each.filter.startswith(NOT_FOR_NODES)}
+
+    def _has_caught(self, upto: dict[str, Stamp]) -> None:
+        self.own.links.caught(upto)
+        if self.catches.is_settled:
+            waiting, self._waiting = self._waiting, []
+            for tell in waiting:
+                tell()
+
+    def when_caught(self, tell: Callable[[], None]) -> None:
+        """When the home broker is subscribed to for all that is wanted now, or is away."""
+        if self.catches.is_settled:
+            tell()
+        else:
+            self._waiting.append(tell)
 
     def look_soon(self) -> None:
         """Before this turn ends."""
