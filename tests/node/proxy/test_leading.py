@@ -13,6 +13,7 @@ import pytest
 
 from headwater.node.broker import Broker
 from headwater.node.config import Config
+from headwater.node.proxy.figures import see_proxy
 from headwater.node.proxy.leading import HEAD, LED
 from headwater.wire.encode import encode
 from headwater.wire.packets import (
@@ -74,6 +75,9 @@ def test_a_session_is_resumed_from_another_proxy(version: int) -> None:
                 await again.drop()
             assert b.leading.counters.led == c.leading.counters.led == 1
             assert a.leading.counters.led_in == 2
+            assert a.node.proxy is not None and b.node.proxy is not None
+            seen = see_proxy(a.node.proxy)
+            assert (seen.sessions, seen.led, seen.led_in) == (1, 0, 2) and see_proxy(b.node.proxy).led == 1
             assert not b.interest._clients and not c.interest._clients  # only its home has to know what it wants
             assert a.interest._clients["x"].filters == {"t/#"}
 

@@ -15,6 +15,7 @@ import pytest
 
 from headwater.node.broker import Broker
 from headwater.node.proxy import members
+from headwater.node.proxy.figures import see_proxy
 from headwater.wire.encode import encode
 from headwater.wire.packets import (
     V5,
@@ -95,6 +96,7 @@ def test_each_message_comes_to_one_member(version: int, tmp_path: Path) -> None:
             await until(lambda: len(got[0]) + len(got[1]) == 40 and len(got[2]) == 40)
             assert sorted(got[0] + got[1], key=int) == [b"%d" % number for number in range(40)]
             assert got[0] and got[1]
+            assert a.proxy is not None and see_proxy(a.proxy).members == 2
             for task in tasks:
                 task.cancel()
 

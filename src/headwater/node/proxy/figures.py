@@ -41,6 +41,19 @@ class ProxySeen:
         samples=_relayed,
     )
     bytes_to_clients: int = counter("Bytes that were relayed to clients.", name="")
+    sessions: int = gauge("Sessions at the home broker that outlive their connections.", name="proxy_sessions")
+    led: int = counter("Clients that were led to the proxy of their session's broker.", name="proxy_clients_led")
+    led_in: int = counter("Clients that other proxies have led here.", name="proxy_clients_led_in")
+    lost_homes: int = counter(
+        "Clients whose session's proxy could not be reached, and that were refused or began anew.",
+        name="proxy_clients_without_home",
+        doc="`proxy.sessions` says which.",
+    )
+    taken_over: int = counter(
+        "Connections that were ended because the client has connected at another proxy.",
+        name="proxy_clients_taken_over",
+    )
+    members: int = gauge("Sessions of members of shared groups that the proxy keeps.", name="proxy_group_members")
 
 
 def see_proxy(proxy: Proxy) -> ProxySeen:
@@ -62,4 +75,20 @@ def see_proxy(proxy: Proxy) -> ProxySeen:
         clients_accepted=relay.accepted,
         bytes_from_clients=relay.bytes_from_clients,
         bytes_to_clients=relay.bytes_from_broker,
+        members=0 if proxy.members is None else proxy.members.count,
+        **_led(proxy),
     )
+
+
+def _led(proxy: Proxy) -> dict[str, int]:
+    leading = proxy.leading
+    if leading is None:
+        return {}
+    counters = leading.counters
+    return {
+        "sessions": len(leading.homes.residents),
+        "led": counters.led,
+        "led_in": counters.led_in,
+        "lost_homes": counters.refused + counters.anew,
+        "taken_over": counters.taken_over,
+    }

@@ -53,6 +53,10 @@ class Members:
         self.relay = relay
         self.wanting = wanting
 
+    @property
+    def count(self) -> int:
+        return sum(each.startswith(OWN) for each in self.server.sessions)
+
     def make(self, pair: Pair, connect: Connect) -> Mixing:
         return MemberOf(self, pair, connect)
 
