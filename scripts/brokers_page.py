@@ -12,8 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headwater_lab.makes import page
+from headwater_lab.makes.fabric import OURS
 from headwater_lab.makes.nodes import MAKES
-from headwater_lab.makes.seeing import seen_alone
+from headwater_lab.makes.seeing import seen_alone, seen_behind
 
 PAGE = Path(__file__).parent.parent / "docs" / "brokers.md"
 
@@ -23,16 +24,21 @@ def main() -> None:
     parser.add_argument("makes", nargs="*", help="only these; what the page has of the others stays")
     only = parser.parse_args().makes
     text = PAGE.read_text(encoding="utf-8")
-    columns = page.read(text, page.ALONE)
+    alone, behind = page.read(text, page.ALONE), page.read(text, page.BEHIND)
     with TemporaryDirectory() as folder, ThreadPoolExecutor() as threads:
+        chosen = [make for make in MAKES if not only or make.name in only]
+        looking = {make.name: threads.submit(seen_alone, make, Path(folder) / make.name) for make in chosen}
+        alone |= {name: each.result() for name, each in looking.items()}
         looking = {
-            make.name: threads.submit(seen_alone, make, Path(folder) / make.name)
-            for make in MAKES
-            if not only or make.name in only
+            make.name: threads.submit(seen_behind, make, Path(folder) / f"{make.name}-behind")
+            for make in chosen
+            if make.name != OURS
         }
-        columns |= {name: each.result() for name, each in looking.items()}
-    in_order = {make.name: columns[make.name] for make in MAKES if make.name in columns}
-    PAGE.write_text(page.write(text, page.ALONE, in_order), encoding="utf-8")
+        differing = page.differing(alone, {name: each.result() for name, each in looking.items()})
+        behind |= {name: dict(column) for name, column in differing.items()}
+    text = page.write(text, page.ALONE, {make.name: alone[make.name] for make in MAKES if make.name in alone})
+    text = page.write(text, page.BEHIND, {make.name: behind[make.name] for make in MAKES if make.name in behind})
+    PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,15 +7,26 @@ from pathlib import Path
 from headwater.wire.packets import V5
 from headwater_lab.check_broker.contestants import one_headwater, running
 from headwater_lab.makes import page
+from headwater_lab.makes.fabric import OURS
 from headwater_lab.makes.looks import ALL, Ground, see
+from headwater_lab.makes.looks.between import CROSSINGS
 from headwater_lab.makes.nodes import MAKES, Make
-from headwater_lab.makes.seeing import seen_alone
+from headwater_lab.makes.seeing import seen_alone, seen_behind
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "brokers.md").read_text(encoding="utf-8")
 
 
 def test_what_is_seen_of_a_make_is_what_the_page_says(make: Make, tmp_path: Path) -> None:
     assert seen_alone(make, tmp_path) == page.read(PAGE, page.ALONE)[make.name]
+
+
+def test_behind_a_proxy_a_make_does_what_it_does_alone_but_for_what_the_page_says(make: Make, tmp_path: Path) -> None:
+    if make.name == OURS:
+        return  # it needs none
+    seen = seen_behind(make, tmp_path)
+    said = {**page.read(PAGE, page.ALONE)[make.name], **page.read(PAGE, page.BEHIND)[make.name]}
+    assert seen == {row: said[row] for row in seen}
+    assert len(seen) >= len(CROSSINGS)
 
 
 def test_the_page_has_each_make_and_each_look() -> None:

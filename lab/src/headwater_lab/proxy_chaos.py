@@ -27,6 +27,7 @@ from headwater.wire.packets import Publish, SubscribeRequest
 from headwater_lab.check_broker.contestants import Node, running
 from headwater_lab.check_broker.faults import FaultCommands
 from headwater_lab.check_broker.history import Fault, Publication
+from headwater_lab.check_broker.judges import Finding
 from headwater_lab.check_broker.judges.court import judge
 from headwater_lab.check_broker.outcome import Progress
 from headwater_lab.check_broker.promises import Promise, parse_promises
@@ -118,10 +119,18 @@ def _load(
         for finding in verdict.findings:
             if verdict.promise is Promise.INTEGRITY and _PUBACK_FOR_QOS_2 in finding.text:
                 outcome.counts["seen: QoS 2 answered with PUBACK"] += 1
+            elif verdict.promise is Promise.ONCE and not _keep_qos_2(finding, members):
+                outcome.counts["seen: QoS 2 twice, from or to a make without it"] += 1
             elif verdict.promise in KINDS and verdict.promise in promised:
                 outcome.wrong.append(f"{KINDS[verdict.promise]}: {finding.text}")
             else:
                 outcome.counts[f"seen: {verdict.promise}"] += 1
+
+
+def _keep_qos_2(finding: Finding, members: Sequence[Member]) -> bool:
+    """Whether the makes do that publisher and subscriber are at: RabbitMQ delivers a repeated PUBLISH once more."""
+    keeping = {str(member.door.target) for member in members if "qos2" in member.make.features}
+    return all(entry.target in keeping for entry in finding.entries)
 
 
 def faults_of(member: Member, killed: Set[str]) -> list[FaultCommands]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Self, TypeVar
 
+from headwater.routing.topics import matches
 from headwater.wire.decode import FROM_SERVER, decode
 from headwater.wire.encode import encode
 from headwater.wire.framing import PacketReader
@@ -61,6 +62,9 @@ class Hand:
         self.unacknowledged = 0
         """What it published with QoS 1 or 2 and waits for."""
         self.withholds = False
+        self.unasked: list[Publish] = []
+        """Retained messages that it has not subscribed to: amqtt sends them to every client."""
+        self._filters: list[str] = []
         self._last_id = 0
         self._reader = PacketReader()
         self._others: list[Packet] = []
@@ -95,6 +99,7 @@ class Hand:
 
     def subscribe(self, *requests: SubscribeRequest) -> list[int]:
         """What was granted. Raises Closed."""
+        self._filters += [each.filter for each in requests]
         self.send(Subscribe(self.next_id(), list(requests)))
         return self.wait_for(Suback).reasons
 
@@ -189,6 +194,10 @@ class Hand:
 
     def _received(self, packet: Packet) -> None:
         match packet:
+            case Publish(retain=True) if not any(matches(each, packet.topic) for each in self._filters):
+                self.unasked.append(packet)
+                if packet.qos:
+                    self._owe(Puback(packet.packet_id) if packet.qos == 1 else Pubrec(packet.packet_id))
             case Publish(qos=0):
                 self.messages.append(packet)
             case Publish(qos=1):

@@ -10,9 +10,12 @@ from typing import Final
 from headwater import __version__
 from headwater_lab.check_broker.contestants import program
 from headwater_lab.makes.looks import ALL
+from headwater_lab.makes.looks.between import CROSSINGS
 from headwater_lab.makes.nodes import INSTALLED, MAKES, Make
 
 ALONE: Final = "alone"
+BEHIND: Final = "behind a proxy"
+ORDER: Final = (*(each.row for each in CROSSINGS), *(each.row for each in ALL))
 Column = Mapping[str, str]
 """What was seen of one make, by row."""
 
@@ -24,7 +27,7 @@ def marks(table: str) -> tuple[str, str]:
 def table(columns: Mapping[str, Column]) -> str:
     """`columns` by make."""
     names = list(columns)
-    rows = [look.row for look in ALL if any(look.row in column for column in columns.values())]
+    rows = [row for row in ORDER if any(row in column for column in columns.values())]
     lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     lines += [f"| {row} | {' | '.join(columns[name].get(row, '') for name in names)} |" for row in rows]
     return "\n".join(lines)
@@ -48,6 +51,12 @@ def read(page: str, name: str) -> dict[str, dict[str, str]]:
         for make, cell in zip(head[1:], cells, strict=True):
             columns[make][row] = cell
     return columns
+
+
+def differing(alone: Mapping[str, Column], behind: Mapping[str, Column]) -> dict[str, Column]:
+    """Of what was seen behind a proxy, the rows that some make has not, or otherwise, alone."""
+    rows = {row for make, column in behind.items() for row, cell in column.items() if alone[make].get(row) != cell}
+    return {make: {row: cell for row, cell in column.items() if row in rows} for make, column in behind.items()}
 
 
 def version_of(make: Make) -> str:

@@ -73,6 +73,8 @@ class Look:
     needs_v5: bool = False
     ends_it: bool = False
     """The broker is ended and started again."""
+    is_slow: bool = False
+    """So that it says more of the machine than of a proxy."""
 
 
 def version(ground: Ground) -> int:

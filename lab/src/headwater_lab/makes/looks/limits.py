@@ -89,5 +89,5 @@ LOOKS: Final = (
     *(Look(f"topic `{each}`", partial(topic, each)) for each in TOPICS),
     Look("messages of QoS 1 to a client that does not acknowledge", window),
     Look("QoS 0 waits behind QoS 1 that is not acknowledged", held_back),
-    Look("largest payload that comes (of 64 KB, 1, 8, 17 MB)", largest),
+    Look("largest payload that comes (of 64 KB, 1, 8, 17 MB)", largest, is_slow=True),
 )

@@ -41,7 +41,7 @@ def unasked(ground: Ground) -> str:
         with ground.hand() as hand:
             other.publish(Publish(topic, b"", 1, retain=True))
             hand.barrier()
-            return YES if hand.messages else NO
+            return YES if hand.unasked else NO
 
 
 def exact(ground: Ground) -> str:
