@@ -11,8 +11,8 @@ swallow a later message of a client. So a *fence* is handed over from time to ti
 own. A broker keeps the order of one connection's messages, so when the fence comes back, echoes of all that was handed
 over before it have come or never will: these entries are settled. A fence that is lost itself is settled by the next.
 
-A fence is two messages, of QoS 0 and of QoS 2, and has come when both have. For some brokers keep the order of each QoS
-only: RabbitMQ has a queue for what its client gets with QoS 0 and another one for the rest, so that a fence of QoS 2
+A fence is a message of each QoS, and has come when all have. For brokers keep the order of each QoS only:
+RabbitMQ has a queue for what its client gets with QoS 0 and another one for the rest, so that a fence of QoS 1 or 2
 comes before echoes of QoS 0; and some route QoS 2 when it is released, so that one of QoS 0 comes before its echoes.
 
 What is outstanding is bounded in bytes; when there is too much, the oldest is forgotten: its echo would come through
@@ -34,7 +34,7 @@ from mypy_extensions import mypyc_attr
 ENTRY: Final = 320
 """Bytes that an entry counts with: a digest, and the objects around it."""
 DIGEST: Final = 16
-FENCES: Final = (0, 2)
+FENCES: Final = (0, 1, 2)
 """With which QoS each fence is handed over."""
 
 

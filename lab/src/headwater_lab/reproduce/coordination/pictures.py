@@ -28,12 +28,15 @@ BARS: Final = (
 
 def draw_all(results: Results, folder: Path) -> list[Path]:
     """Write the figures and return their files. FigureError: matplotlib is not installed."""
-    return save(_pictures(results.at_limit or results.fixed, folder))
+    return save(_pictures(results, folder))
 
 
-def _pictures(found: Mapping[Key, Summary], folder: Path) -> Iterator[Picture]:
+def _pictures(results: Results, folder: Path) -> Iterator[Picture]:
+    # Bars are compared, so all of them are of one kind.
+    found = results.at_limit if len(results.at_limit) >= len(results.fixed) else results.fixed
     for setup in SETUPS.values():
-        each = found.get((setup.name, LOCAL))
+        key = (setup.name, LOCAL)
+        each = results.at_limit.get(key, results.fixed.get(key))
         if setup.figure is not None and each is not None:
             file = folder / f"coordination-{setup.figure}-{setup.name}.svg"
             yield Picture(file, (7.5, 3.0), partial(_over_time, each=each, title=setup.title))
