@@ -278,3 +278,19 @@ def test_what_a_member_says_to_groups_is_bounded() -> None:
         member.mixer.to_leg.append(bytes(members.MOST_WAITING + (1 << 22)))
         member._to_leg()
         assert ended == [pair]
+
+
+@versions
+def test_a_clean_start_ends_a_membership_that_lasts(version: int, tmp_path: Path) -> None:
+    """Also while the older connection is there."""
+
+    async def main() -> None:
+        async with proxies(tmp_path, 1) as ([a], _):
+            older = await come(port_of(a), "c", version)
+            await join(older, GROUP)
+            newer = await come(port_of(a), "c", version, clean=True, lasts=False)
+            assert not newer.connack.session_present
+            await until(lambda: "$group/c" not in a.server.sessions)
+            assert await join(newer, GROUP) == [1]
+
+    run(main())

@@ -20,7 +20,7 @@ import contextlib
 import logging
 import socket
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from headwater.node.plane.channel import Channel, Entrance
 from headwater.node.proxy.mixing import Mixed, Mixer
@@ -28,6 +28,7 @@ from headwater.node.proxy.pair import CLOSED, PARTING, Mixing, Pair
 from headwater.routing.topics import SHARE_PREFIX
 from headwater.wire.encode import encode
 from headwater.wire.packets import SUBACK, V5, V311, Connect, Disconnect, Properties
+from headwater.wire.reasons import SESSION_TAKEN_OVER
 
 if TYPE_CHECKING:
     from headwater.node.protocol.server import Server
@@ -62,9 +63,13 @@ class Members:
 
     def forget(self, client_id: str) -> None:
         """The client's session at the home broker is its no more, or has ended."""
-        session = self.server.sessions.get(OWN + client_id)
-        if session is not None and session.connection is None:
-            self.server.ending.remove(session)
+        server = self.server
+        session = server.sessions.get(OWN + client_id)
+        if session is not None and session.connection is not None:  # of a connection that has ended, or is about to
+            server.disconnect(cast(Channel, session.connection), SESSION_TAKEN_OVER)
+            session = server.sessions.get(OWN + client_id)
+        if session is not None:
+            server.ending.remove(session)
 
 
 class _Leg(Entrance):
@@ -122,8 +127,8 @@ class MemberOf(Mixing):
             self.mixer.is_active = True
             if session is not None:
                 self.mixer.names.update(each for each in session.subscriptions if each.startswith(SHARE_PREFIX))
-        elif session is not None and session.connection is None:
-            self.members.server.ending.remove(session)
+        elif session is not None:
+            self.members.forget(tap.client.client_id)
         if self.mixer.to_leg or self.mixer.names:
             self._open(self.mixer.names)
         self._flush()
