@@ -47,6 +47,7 @@ from headwater.wire.reasons import PROTOCOL_ERROR, SUCCESS
 
 if TYPE_CHECKING:
     from headwater.node.proxy.client import OwnClient
+    from headwater.session.session import Session
 
 log = logging.getLogger("headwater.proxy")
 
@@ -145,8 +146,16 @@ class HomeConnection(Peer):
         session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight, MOST_IN_FLIGHT))
         server.presence_changed(session, True)
         self.choose_way()
-        server.delivering.resend(channel, session, session.outbound.resume(SOME))
+        server.delivering.resend(channel, session, self._resume(session))
         server.delivering.drain(channel)
+
+    def _resume(self, session: Session) -> list[int]:
+        """Without ids that are only reserved: a SUBSCRIBE or UNSUBSCRIBE may not be answered yet."""
+        flights = session.outbound.flights
+        reserved = {packet_id: flights.pop(packet_id) for packet_id in self._reserved}
+        found = session.outbound.resume(SOME)
+        flights.update(reserved)
+        return found
 
     def choose_way(self) -> None:
         """Whether what comes may go by the hot path, or each message has to be looked at."""
