@@ -91,6 +91,9 @@ class Session:
         """The time of the last claim that asked for a new one."""
         self.lineage = ""
         """Its first claim: what another node has of the same session has the same."""
+        self.served_time = 0
+        self.served_node = ""
+        """The last claim that was answered by CONNACK: of two sessions of a client, it knows that of the later one."""
         self.moving: SessionMove | None = None
 
     @property

@@ -33,15 +33,44 @@ class Roamer(Device):
         super()._take(packet)
 
 
+class Beginner(Roamer):
+    """One that is told now and then that its session is gone, and forgets what belonged to it.
+
+    A node that is cut off from where the client began anew gives it the session from before, and cannot know better:
+    what is repeated then is not counted.
+    """
+
+    lineage = ""
+    """Of the session that it had last."""
+
+    def _take(self, packet: Packet) -> None:
+        if isinstance(packet, Connack) and not packet.reason:
+            if not packet.session_present:
+                self.publishing.clear()
+                self.open_ids.clear()
+                if self.subscribed:
+                    self.subscribe("t/#", 2)
+            assert self.client is not None
+            session = self.client.broker.server.sessions.get(self.client_id)
+            if session is not None and session.connection is self.client.channel:
+                if packet.session_present and session.lineage != self.lineage:
+                    self.publishing.clear()
+                    self.delivered.clear()
+                self.lineage = session.lineage
+        super()._take(packet)
+
+
 class World:
-    def __init__(self, seed: int, may_kill: bool, do_writers_roam: bool = True) -> None:
+    def __init__(self, seed: int, may_kill: bool, do_writers_roam: bool = True, lost: str = "wait") -> None:
         self.random = random.Random(seed)
         self.may_kill = may_kill
+        self.lost = lost
         self.boot = BOOT
-        self.net = Net(*(Node(name, durable(), sessions=True, session_lost="wait") for name in "abc"))
+        self.net = Net(*(Node(name, durable(), sessions=True, session_lost=lost) for name in "abc"))
         self.link_all()
-        self.reader = Roamer("x")
-        self.writers = [Roamer("p"), Roamer("q")]
+        device: type[Roamer] = Roamer if lost == "wait" else Beginner
+        self.reader = device("x")
+        self.writers = [device("p"), device("q")]
         self.devices = [self.reader, *self.writers]
         self.roamers = self.devices if do_writers_roam else [self.reader]
         self.number = 0
@@ -135,7 +164,7 @@ class World:
         self.boot += 1
         keep = self.random.choice((0, 1, None))
         self.net.nodes[victim] = Node(
-            before.name, before.broker.crash(keep), boot=self.boot, sessions=True, session_lost="wait"
+            before.name, before.broker.crash(keep), boot=self.boot, sessions=True, session_lost=self.lost
         )
         for other in self.net.nodes:
             if other.name != before.name:
@@ -155,10 +184,11 @@ class World:
             self.settle()
             self.net.later(3)
         delivered = self.reader.delivered
-        acknowledged = self.writers[0].acknowledged | self.writers[1].acknowledged
-        assert [device.lost_sessions for device in self.devices] == [0, 0, 0]
-        assert acknowledged - set(delivered) == set()
-        assert [each for each in acknowledged if self.qos[each] == 2 and delivered.count(each) > 1] == []
+        if self.lost == "wait":
+            acknowledged = self.writers[0].acknowledged | self.writers[1].acknowledged
+            assert [device.lost_sessions for device in self.devices] == [0, 0, 0]
+            assert acknowledged - set(delivered) == set()
+        assert [each for each in self.qos if self.qos[each] == 2 and delivered.count(each) > 1] == []
         for node in self.net.nodes:
             sessions = node.links.sessions
             assert sessions is not None
@@ -175,8 +205,8 @@ class World:
                 assert numbers == sorted(numbers)
 
 
-def walked(seed: int, may_kill: bool, do_writers_roam: bool = True) -> World:
-    world = World(seed, may_kill, do_writers_roam)
+def walked(seed: int, may_kill: bool, do_writers_roam: bool = True, lost: str = "wait") -> World:
+    world = World(seed, may_kill, do_writers_roam, lost)
     for _ in range(400):
         world.step()
     world.check()
@@ -189,6 +219,17 @@ def test_what_was_acknowledged_arrives_wherever_clients_are(may_kill: bool, part
     for seed in range(part * SEEDS // 5, (part + 1) * SEEDS // 5):
         try:
             walked(seed, may_kill)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("may_kill", [False, True])
+def test_qos_2_comes_once_also_to_clients_that_begin_anew(may_kill: bool, part: int) -> None:
+    """And in the end there is one session, and nothing waits for anything."""
+    for seed in range(part * 4, (part + 1) * 4):
+        try:
+            walked(seed, may_kill, lost="clean")
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
 

@@ -7,7 +7,7 @@ from headwater.node.hooks import Refusal
 from headwater.node.links.entry import Entry
 from headwater.node.persistence.recovery import end_moves
 from headwater.peering.frames.frame import Publisher
-from headwater.peering.retained.clock import Stamp
+from headwater.peering.retained.clock import NEVER_WRITTEN, Stamp
 from headwater.peering.sessions import messages as said
 from headwater.session.connection import CONNECTED
 from headwater.wire.packets import (
@@ -537,7 +537,7 @@ def test_a_node_that_claims_in_anothers_name_is_cut_off() -> None:
 
 def test_letters_in_a_note_and_the_other_way_round_end_the_link() -> None:
     move = said.Move("x", Stamp(1, "x"))
-    for body, qos in ((said.Begin(move, 1, 1, 1, None, (), ""), 0), (said.Claim(move, False), 1)):
+    for body, qos in ((said.Begin(move, 1, 1, 1, None, (), "", NEVER_WRITTEN), 0), (said.Claim(move, False), 1)):
         node = Node("b", sessions=True)
         peer = spooling_peer(node)
         packet = message(said.encode(body), qos, "$headwater/sessions", 5)
@@ -547,7 +547,7 @@ def test_letters_in_a_note_and_the_other_way_round_end_the_link() -> None:
 
 def test_malformed_subscriptions_and_messages_of_a_session_end_the_link() -> None:
     move = said.Move("x", Stamp(1, "b"))
-    begin = said.Begin(move, 10, 10, 1, None, (), "1 x")
+    begin = said.Begin(move, 10, 10, 1, None, (), "1 x", NEVER_WRITTEN)
     for behind in (
         said.Subscriptions(move, (("t", b"short"),)),
         said.Messages(move, (said.Moved(1, False, False, 0, (), "p", b"no packet"),), "1 x"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.peering.frames.frame import MalformedFrame
-from headwater.peering.retained.clock import Stamp
+from headwater.peering.retained.clock import NEVER_WRITTEN, Stamp
 from headwater.peering.sessions.messages import (
     MAX_HOPS,
     MOVING,
@@ -63,6 +63,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         st.none() | IDS,
         st.lists(IDENTIFIERS, max_size=5).map(tuple),
         st.text("0189 ab", max_size=60),
+        STAMPS | st.just(NEVER_WRITTEN),
     ),
     st.builds(Subscriptions, MOVES, st.lists(st.tuples(IDS, st.binary(max_size=9)), max_size=3).map(tuple)),
     st.builds(Ready, MOVES),
@@ -108,8 +109,8 @@ def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
         Claim(Move("", Stamp(1, "a")), False),
         Claim(Move("x", Stamp(0, "a")), False),
         Answer(Move("x", Stamp(1, "a")), 9, Stamp(0, "")),
-        Begin(Move("x", Stamp(1, "a")), 0, 0, 0, None, (), ""),
-        Begin(Move("x", Stamp(1, "a")), 0, 0, 1, None, (0,), ""),
+        Begin(Move("x", Stamp(1, "a")), 0, 0, 0, None, (), "", NEVER_WRITTEN),
+        Begin(Move("x", Stamp(1, "a")), 0, 0, 1, None, (0,), "", NEVER_WRITTEN),
         Messages(Move("x", Stamp(1, "a")), (Moved(0, False, False, 0, (), "", b""),), ""),
         Messages(Move("x", Stamp(1, "a")), (Moved(1, False, True, 1, (), "", b""),), ""),
         Messages(Move("x", Stamp(1, "a")), (), "", MAX_HOPS + 1),

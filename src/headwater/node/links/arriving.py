@@ -6,7 +6,9 @@ import struct
 from typing import Any, cast
 
 from headwater.message import Delivery, Message
+from headwater.node.links.holding import served_by
 from headwater.node.links.moves import Moves
+from headwater.node.links.unloading import take_some
 from headwater.node.persistence.records import subscription_in
 from headwater.node.plane.channel import Channel
 from headwater.peering.frames.frame import MalformedFrame
@@ -36,7 +38,8 @@ class Part:
     """What one old node has of a session. `is_base`: the session itself, and not only messages for one that began anew
     before that node could be asked."""
 
-    def __init__(self, move: Move, is_base: bool) -> None:
+    def __init__(self, old: str, move: Move, is_base: bool) -> None:
+        self.old = old
         self.move = move
         self.is_base = is_base
         self.marked: set[str] = set()
@@ -45,11 +48,13 @@ class Part:
         """Nodes of which the old one has sent all."""
         self.has_ended = False
         """The old node has forgotten the session."""
+        self.is_cut = True
+        """Its messages are not also those of the session here. Else they may be: QoS 2 among them is dropped."""
 
     def record(self) -> dict[str, object]:
         marked, tails = sorted(self.marked), sorted(self.tails)
-        found: dict[str, object] = {"stamp": list(self.move.stamp), "base": self.is_base}
-        return {**found, "marked": marked, "tails": tails, "ended": self.has_ended}
+        found: dict[str, object] = {"old": self.old, "stamp": list(self.move.stamp), "base": self.is_base}
+        return {**found, "marked": marked, "tails": tails, "ended": self.has_ended, "cut": self.is_cut}
 
 
 class Arriving(SessionMove):
@@ -58,8 +63,8 @@ class Arriving(SessionMove):
     def __init__(self, moves: Moves, session: Session) -> None:
         self.moves = moves
         self.session = session
-        self.parts: dict[str, Part] = {}
-        """By old node."""
+        self.parts: dict[tuple[str, Move], Part] = {}
+        """By old node and the claim by which it gave it."""
         self.held: list[tuple[str, Delivery]] = []
         self.is_whole = False
         """All subscriptions are here."""
@@ -74,11 +79,14 @@ class Arriving(SessionMove):
             return True  # an old node gets it
         if self.is_complete(source):
             return False
+        self.hold(source, delivery)
+        return True
+
+    def hold(self, source: str, delivery: Delivery) -> None:
         journal = self.moves.journal
         if journal is not None and self.session.durable:
             journal.keep(self.session.number, delivery)
         self.held.append((source, delivery))
-        return True
 
     def is_behind_the_cut(self, node: str) -> bool:
         return all(node in part.marked for part in self.parts.values())
@@ -93,10 +101,14 @@ class Arriving(SessionMove):
 
     def has_its_own(self) -> bool:
         """Whether all that old nodes had when they were asked is here."""
-        return self.is_whole and all(old in part.tails for old, part in self.parts.items() if part.is_base)
+        return self.is_whole and all(part.old in part.tails for part in self.parts.values() if part.is_base)
 
     def record(self) -> dict[str, object]:
-        return {"from": {old: part.record() for old, part in self.parts.items()}, "whole": self.is_whole}
+        return {"from": [part.record() for part in self.parts.values()], "whole": self.is_whole}
+
+    def add(self, part: Part) -> Part:
+        self.parts[part.old, part.move] = part
+        return part
 
 
 class Arrivals:
@@ -107,9 +119,10 @@ class Arrivals:
     def restore(self, session: Session, fields: dict[str, Any]) -> None:
         """One that was on its way here when the process ended."""
         arriving = session.moving = Arriving(self.moves, session)
-        for old, kept in fields["from"].items():
-            part = arriving.parts[old] = Part(move_in(session, kept), kept["base"])
+        for kept in fields["from"]:
+            part = arriving.add(Part(kept["old"], move_in(session, kept), kept["base"]))
             part.marked, part.tails, part.has_ended = set(kept["marked"]), set(kept["tails"]), kept["ended"]
+            part.is_cut = kept.get("cut", True)
         arriving.is_whole = fields["whole"]
 
     def _arriving(self, client_id: str) -> Arriving | None:
@@ -119,18 +132,21 @@ class Arrivals:
 
     def _part(self, old: str, move: Move) -> tuple[Arriving, Part] | None:
         arriving = self._arriving(move.client_id)
-        part = None if arriving is None else arriving.parts.get(old)
-        return None if arriving is None or part is None or part.move != move else (arriving, part)
+        part = None if arriving is None else arriving.parts.get((old, move))
+        return None if arriving is None or part is None else (arriving, part)
 
     def begin(self, old: str, begin: Begin) -> None:
         move = begin.move
         session = self.server.sessions.get(move.client_id)
+        if session is not None and session.connection is None and served_by(session) < begin.served:
+            self._replace(session, old, begin)
+            return
         if session is not None:
-            self._merge(session).parts.setdefault(old, Part(move, False))
+            self._join(session, old, move)
             return
         newer = self.moves.newer(move)
         if newer is None or newer.node in (old, self.moves.node):  # else it has moved on: its messages follow it
-            self._make(begin).parts[old] = Part(move, True)
+            self._make(begin).add(Part(old, move, True))
 
     def _make(self, begin: Begin) -> Arriving:
         server = self.server
@@ -139,6 +155,7 @@ class Arrivals:
         session.username = begin.username
         session.claim_time, session.claim_node = begin.move.stamp
         session.lineage = begin.lineage
+        session.served_time, session.served_node = begin.served
         session.received = set(begin.received)
         session.outbound.next_id = begin.next_id
         arriving = session.moving = Arriving(self.moves, session)
@@ -150,6 +167,42 @@ class Arrivals:
         if session.expiry_interval != FOR_EVER:
             server.ending.expire_at(session, server.hot.now + max(1, begin.remaining))
         return arriving
+
+    def _replace(self, before: Session, old: str, begin: Begin) -> None:
+        """The client has an older session here, of which it knows nothing any more: it was served by the other one
+        since. What is here are messages for that."""
+        server = self.server
+        waiting = before.moving
+        before.moving = None
+        server.ending.called_off(before)
+        server.ending.discard_will(before)
+        del server.sessions[before.client_id]
+        server.sharing.again(server.sharing.take_back(before, True))
+        taken = []
+        while some := take_some(server, before):
+            taken += some
+        arriving = self._make(begin)
+        if isinstance(waiting, Arriving):
+            for part in waiting.parts.values():
+                part.is_base = part.is_cut = False
+                arriving.add(part)
+        arriving.add(Part(old, begin.move, True))
+        arriving.is_taking = True
+        for moved in taken:
+            self._take(arriving.session, moved, False, False)
+        arriving.is_taking = False
+        if isinstance(waiting, Arriving):
+            for source, delivery in waiting.held:
+                server.delivering.forget(delivery)
+                arriving.hold(source, delivery)
+        server.ending.remove(before)
+
+    def _join(self, session: Session, old: str, move: Move) -> None:
+        """An older session comes. Where it does not follow the claim by which the newer one began (`anew`), both have
+        had the messages since."""
+        arriving = self._merge(session)
+        if (old, move) not in arriving.parts:
+            arriving.add(Part(old, move, False)).is_cut = False
 
     def _merge(self, session: Session) -> Arriving:
         """The client has a session here already, which is to get the messages of another one."""
@@ -164,9 +217,9 @@ class Arrivals:
         """The session begins here; these nodes, which cannot be asked, have an older one of its client."""
         arriving = self._merge(session)
         for old in olds:
-            arriving.parts[old] = Part(move, False)
+            part = arriving.add(Part(old, move, False))
             self.moves.letter(old, Claimed(move, False))
-            self._ask_for_the_cut(arriving, old)
+            self._ask_for_the_cut(arriving, part)
 
     def subscriptions(self, old: str, taken: Subscriptions) -> None:
         found = self._part(old, taken.move)
@@ -185,6 +238,7 @@ class Arrivals:
     def ready(self, old: str, move: Move) -> None:
         found = self._part(old, move)
         if found is None:
+            self._ask_all(Part(old, move, False))  # it has moved on, and the old node waits for the cut
             return
         arriving, session = found[0], found[0].session
         if found[1].is_base:
@@ -193,16 +247,18 @@ class Arrivals:
             self.server.access.quotas.restored(session)
             self.moves.moved_in += 1
         if self.moves.node not in found[1].marked:
-            self._ask_for_the_cut(arriving, old)
+            self._ask_for_the_cut(arriving, found[1])
 
-    def _ask_for_the_cut(self, arriving: Arriving, old: str) -> None:
-        part = arriving.parts[old]
-        self.moves.flush()
-        for node in self.moves.ends:
-            self.moves.letter(node, Switch(part.move, old))
-        self.moves.letter(old, Marker(part.move))
+    def _ask_for_the_cut(self, arriving: Arriving, part: Part) -> None:
+        self._ask_all(part)
         part.marked.add(self.moves.node)
         self._changed(arriving)
+
+    def _ask_all(self, part: Part) -> None:
+        self.moves.flush()
+        for node in self.moves.ends:
+            self.moves.letter(node, Switch(part.move, part.old))
+        self.moves.letter(part.old, Marker(part.move))
 
     def messages(self, taken: Messages) -> None:
         """What an old node had, or gets still."""
@@ -216,9 +272,11 @@ class Arrivals:
         arriving = self._arriving(taken.move.client_id)
         if arriving is not None:
             arriving.is_taking = True
+        parts = [] if arriving is None else [part for part in arriving.parts.values() if part.move == taken.move]
+        is_cut = bool(parts) and all(part.is_cut for part in parts)
         try:
             for moved in taken.messages:
-                self._take(session, moved, taken.lineage == session.lineage)
+                self._take(session, moved, taken.lineage == session.lineage, is_cut)
         finally:
             if arriving is not None:
                 arriving.is_taking = False
@@ -230,13 +288,14 @@ class Arrivals:
         if newer is None or on.hops > MAX_HOPS or not self.moves.letter(newer.node, on):
             self.moves.drop(len(taken.messages))
 
-    def _take(self, session: Session, moved: Moved, is_same: bool) -> None:
-        """`is_same`: it is of this session, and not of an older one of the client."""
+    def _take(self, session: Session, moved: Moved, is_same: bool, is_cut: bool) -> None:
+        """`is_same`: it is of this session, and not of an older one of the client. `is_cut`: if so, it is not here
+        already."""
         if moved.packet_id and is_same and moved.packet_id not in session.outbound.flights:
             self._restore_flight(session, moved)
         elif moved.released:
             pass  # the client has had it
-        elif moved.packet_id and moved.qos == 2:
+        elif moved.qos == 2 and not is_same and (moved.packet_id or not is_cut):
             self.moves.drop(1)  # it may have had it
         else:
             delivery = Delivery(self._message(moved), moved.qos, moved.retain, list(moved.identifiers) or None)
@@ -296,17 +355,17 @@ class Arrivals:
             found[1].has_ended = True
             self._changed(found[0])
 
-    def give_up(self, arriving: Arriving, old: str) -> None:
-        """Nothing more is expected from this old node."""
-        del arriving.parts[old]
+    def give_up(self, arriving: Arriving, part: Part) -> None:
+        """Nothing more is expected of this part."""
+        arriving.parts.pop((part.old, part.move), None)
         self._changed(arriving)
 
     def _changed(self, arriving: Arriving) -> None:
         session = arriving.session
-        for old, part in list(arriving.parts.items()):
+        for key, part in list(arriving.parts.items()):
             # What is in front of a Marker that is still to come was with the old node.
             if part.has_ended and all(node in part.marked for node in self.moves.ends):
-                del arriving.parts[old]
+                del arriving.parts[key]
         if not arriving.parts:
             session.moving = None
             self._reached_otherwise(session)
@@ -330,16 +389,19 @@ class Arrivals:
         """A node is linked that may not have been asked for the cut."""
         for session in list(self.server.sessions.values()):
             if isinstance(session.moving, Arriving):
-                for old, part in session.moving.parts.items():
+                for part in session.moving.parts.values():
                     if node not in part.marked and self.moves.node in part.marked:
-                        self.moves.letter(node, Switch(part.move, old))
+                        self.moves.letter(node, Switch(part.move, part.old))
+                    if part.old == node and not part.is_base and not part.has_ended:
+                        self.moves.letter(node, Claimed(part.move, False))  # a restart may have forgotten it
 
     def forgotten(self, node: str) -> None:
         """Nothing comes from it any more."""
         for session in list(self.server.sessions.values()):
             arriving = session.moving
             if isinstance(arriving, Arriving):
-                arriving.parts.pop(node, None)
+                for part in [part for part in arriving.parts.values() if part.old == node]:
+                    del arriving.parts[part.old, part.move]
                 for part in arriving.parts.values():
                     part.marked.add(node)
                     part.tails.add(node)

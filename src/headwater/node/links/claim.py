@@ -40,3 +40,5 @@ class NextClaim:
     def __init__(self, move: Move, is_clean: bool) -> None:
         self.move = move
         self.is_clean = is_clean
+        self.marked: list[str] = []
+        """Nodes that have marked their streams already."""

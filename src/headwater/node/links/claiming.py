@@ -18,7 +18,7 @@ from headwater.node.protocol.server import Server
 from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.retained.clock import HybridClock
 from headwater.peering.sessions import messages as said
-from headwater.peering.sessions.messages import DENIED, HELD, MOVING, NOBODY, Answer, Claim, Claimed, Held, Move
+from headwater.peering.sessions.messages import DENIED, HELD, MOVING, NOBODY, Answer, Claim, Claimed, End, Held, Move
 from headwater.session.session import Session
 from headwater.wire.packets import Connect
 from headwater.wire.reasons import SERVER_BUSY, SERVER_UNAVAILABLE, SESSION_TAKEN_OVER
@@ -26,6 +26,7 @@ from headwater.wire.reasons import SERVER_BUSY, SERVER_UNAVAILABLE, SESSION_TAKE
 log = logging.getLogger("headwater.cluster")
 
 CLEAN: Final = "clean"
+MOST_BEGUN: Final = 10_000
 LATER: Final = -1
 """The outcome of a claim is not known yet."""
 
@@ -61,6 +62,8 @@ class Claims:
         self.following: dict[str, NextClaim] = {}
         self.granted: dict[Channel, Grant] = {}
         """Who is about to be attached."""
+        self._begun: dict[tuple[str, str], int] = {}
+        """The last claims that sessions have come by, by client id and node: the note that says so may come later."""
         self.expected: dict[str, set[str]] = {}
         """Sessions that nodes have said they send here, and from which nodes."""
 
@@ -73,16 +76,16 @@ class Claims:
         before = self.pending.pop(client_id, None)
         if before is not None:
             self._end_claim(before, _taken_over())
-        self.following.pop(client_id, None)
+        self._follows_no_more(client_id)
         session = self.server.sessions.get(client_id)
-        move = Move(
-            client_id, self.clock.stamp(_wall(), max(claim_of(session), self.holding.holders.latest(client_id)))
-        )
-        if session is not None and not isinstance(session.moving, Arriving):
+        known = self.holding.holders.latest(client_id)
+        move = Move(client_id, self.clock.stamp(_wall(), max(claim_of(session), known)))
+        is_latest = known <= claim_of(session)  # else the client has been served elsewhere since
+        if session is not None and is_latest and not isinstance(session.moving, Arriving):
             self.granted[channel] = Grant(move, packet.clean_start, [])
             return True
         claim = PendingClaim(channel, packet, auth_data, move)
-        if session is None:
+        if session is None or not is_latest:
             claim.asked = {node for node in list(self.ends) if self._ask(node, claim)}
         if not claim.asked and self._decide(claim, is_late=False):
             return True
@@ -100,6 +103,7 @@ class Claims:
             grant = Grant(Move(session.client_id, self.clock.stamp(_wall(), claim_of(session))), False, [])
         stamp = grant.move.stamp
         session.claim_time, session.claim_node = stamp
+        session.served_time, session.served_node = stamp
         session.lineage = session.lineage or f"{stamp.time} {stamp.node}"
         if grant.is_clean:
             session.clean_time = stamp.time
@@ -119,6 +123,8 @@ class Claims:
         session = self.server.sessions.get(move.client_id)
         if session is None:
             return self._decide_without(claim, is_late)
+        if self.expected.get(move.client_id) and not is_clean:
+            return False  # it may be the one that the client knows
         arriving = session.moving
         if isinstance(arriving, Arriving) and not is_clean:
             nodes = [self.node, *(node for node in self.ends if not self._is_away(node))]
@@ -171,9 +177,15 @@ class Claims:
         session = self.server.sessions.get(client_id)
         following = self.following.get(client_id)
         if following is not None and session is not None and not isinstance(session.moving, Arriving):
-            del self.following[client_id]
             if following.move.stamp > claim_of(session):
                 self._give(session, following.move, following.is_clean)
+            leaving = self.moving.departures.leaving.get(following.move)
+            if leaving is None:
+                self._follows_no_more(client_id)
+            else:
+                del self.following[client_id]
+                for node in following.marked:
+                    self.moving.departures.mark(leaving, node)
 
     def _serve(self, claim: PendingClaim) -> None:
         self._forget_claim(claim)
@@ -248,17 +260,31 @@ class Claims:
 
     def _give_up_those_away(self, arriving: Arriving) -> None:
         """What they have will be sent on."""
-        for old, part in list(arriving.parts.items()):
-            if self._is_away(old) and (not part.is_base or self.lost == CLEAN):
-                self.moving.arrivals.give_up(arriving, old)
+        for part in list(arriving.parts.values()):
+            if self._is_away(part.old) and (not part.is_base or self.lost == CLEAN):
+                self.moving.arrivals.give_up(arriving, part)
 
     def _gets_it_next(self, move: Move, is_clean: bool) -> int:
         """As soon as it is here."""
         following = self.following.get(move.client_id)
         if following is not None and following.move.stamp > move.stamp:
             return DENIED
+        if following is not None and following.move == move:
+            return MOVING
+        self._follows_no_more(move.client_id)
         self.following[move.client_id] = NextClaim(move, is_clean)
         return MOVING
+
+    def _follows_no_more(self, client_id: str) -> None:
+        """Who has claimed the session does not get it, and may wait for what it had."""
+        following = self.following.pop(client_id, None)
+        if following is not None:
+            self._letter(following.move.stamp.node, End(following.move))
+
+    def comes(self, move: Move) -> bool:
+        """Whether a session goes to who has claimed it so, now or as soon as it is here."""
+        following = self.following.get(move.client_id)
+        return move in self.moving.departures.leaving or (following is not None and following.move == move)
 
     def _give(self, session: Session, move: Move, is_clean: bool) -> int:
         server = self.server
@@ -273,6 +299,9 @@ class Claims:
             return NOBODY
         if not self.moving.departures.leave(session, move):
             return NOBODY
+        following = self.following.get(move.client_id)
+        if following is not None and following.move != move:
+            self._follows_no_more(move.client_id)
         held = Held(move.client_id, move.stamp, True)
         self.holding.holders.tell(held)
         self.holding.tell_soon(held)
@@ -283,13 +312,14 @@ class Claims:
         if answer.move.stamp.node != self.node:
             raise MalformedFrame("an answer to another node's claim")
         # Also where the client has connected again since; but the session may have come before this note.
-        if answer.outcome == HELD and client_id not in self.server.sessions:
-            self.expected.setdefault(client_id, set()).add(node)
         claim = self.pending.get(client_id)
+        known = answer.known
+        given = known if known.node == self.node else answer.move.stamp  # it may be on its way by an earlier claim
+        if answer.outcome == HELD and self._begun.get((client_id, node), 0) < given.time:
+            self.expected.setdefault(client_id, set()).add(node)
         if claim is None or claim.move != answer.move or node not in claim.asked:
             return
         claim.asked.discard(node)
-        known = answer.known
         if known.time > 0 and known < claim.move.stamp:
             self.holding.holders.tell(Held(client_id, known, True))
         if answer.outcome == DENIED:
@@ -347,6 +377,8 @@ class Claims:
         if session is not None and session.claim_time and claim_of(session) > held.stamp:
             is_clean = held.stamp.time < session.clean_time
             self._letter(node, Claimed(Move(session.client_id, claim_of(session)), is_clean))
+        elif session is not None and session.claim_time and claim_of(session) < held.stamp:
+            self.holding.tell_soon(held_by(session))  # the other node may have had none when it was told before
 
     def look_again(self) -> None:
         """More is known now."""
@@ -358,7 +390,7 @@ class Claims:
             nodes.discard(node)
             if not nodes:
                 del self.expected[client_id]
-                self.following.pop(client_id, None)
+                self._follows_no_more(client_id)
         self.link_down(node)
 
     def begun(self, node: str, move: Move) -> None:
@@ -368,14 +400,27 @@ class Claims:
             nodes.discard(node)
             if not nodes:
                 del self.expected[move.client_id]
+        self._begun.pop((move.client_id, node), None)
+        self._begun[move.client_id, node] = move.stamp.time
+        if len(self._begun) > MOST_BEGUN:
+            del self._begun[next(iter(self._begun))]
         session = self.server.sessions.get(move.client_id)
-        if session is not None and claim_of(session) == move.stamp:
-            self.holding.tell_soon(held_by(session))
+        if session is None and move.client_id not in self.expected:
+            self._follows_no_more(move.client_id)  # it has moved on already
+        if session is None or claim_of(session) != move.stamp:
+            return
+        self.holding.tell_soon(held_by(session))
+        latest = self.holding.holders.latest(move.client_id)
+        if latest > move.stamp and latest.node in self.ends and move.client_id not in self.following:
+            self.following[move.client_id] = NextClaim(Move(move.client_id, latest), False)  # the client is there
 
-    def marked(self, move: Move) -> None:
+    def marked(self, node: str, move: Move) -> None:
         """A Marker may be the first that is heard of a claim: by another way than the claim itself."""
         if move not in self.moving.departures.leaving and move.stamp.node != self.node:
             self.claimed(move, False)
+        following = self.following.get(move.client_id)
+        if following is not None and following.move == move:
+            following.marked.append(node)
 
 
 def _taken_over() -> Refusal:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from headwater.message import NEVER, Delivery
+from headwater.node.links.holding import served_by
 from headwater.node.links.moves import MUCH, Moves
-from headwater.node.links.post import LARGEST
-from headwater.node.links.retaining import packet_of
+from headwater.node.links.unloading import moved_of, take_some
 from headwater.node.persistence.records import subscription_record
 from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel
-from headwater.node.plane.counters import TOO_LARGE
-from headwater.peering.sessions.messages import Begin, End, Messages, Move, Moved, Ready, Subscriptions, Tail
-from headwater.session.outbound import Flight
+from headwater.peering.sessions.messages import Begin, End, Messages, Move, Ready, Subscriptions, Tail
 from headwater.session.session import Session, SessionMove
 from headwater.wire.reasons import SESSION_TAKEN_OVER
 
 log = logging.getLogger("headwater.cluster")
-
-MANY: Final = 64
-"""Messages in one letter."""
-ROOM: Final = 1 << 20
-"""What may be around a message in a letter."""
 
 
 class Leaving(SessionMove):
@@ -96,7 +89,7 @@ class Departures:
             leaving.to,
             Begin(
                 *(move, session.expiry_interval, remaining, session.outbound.next_id, session.username),
-                *(received, session.lineage),
+                *(received, session.lineage, served_by(session)),
             ),
         )
         some: list[tuple[str, bytes]] = []
@@ -121,7 +114,7 @@ class Departures:
         if end is None or not end.spool.has_room():
             leaving.is_shipping = False  # until `beat`
             return False
-        found = self._take_some(leaving.session)
+        found = take_some(self.server, leaving.session)
         if found:
             self.moves.letter(leaving.to, Messages(leaving.move, tuple(found), leaving.session.lineage))
             return True
@@ -135,53 +128,6 @@ class Departures:
             self._left(leaving)
         return False
 
-    def _take_some(self, session: Session) -> list[Moved]:
-        outbound, delivering = session.outbound, self.server.delivering
-        found: list[Moved] = []
-        size = 0
-        while len(found) < MANY and size < MUCH:
-            if outbound.flights:
-                packet_id = next(iter(outbound.flights))
-                moved = self._flight(session, packet_id, outbound.flights[packet_id])
-            else:
-                first = outbound.first(self.server.hot.now)
-                if first is None:
-                    break
-                delivery = outbound.take()
-                if delivery.qos == 0:
-                    continue  # it waited for its connection, which is over
-                delivering.fetch(delivery)
-                moved = self._moved(delivery, 0)
-                delivering.forget(delivery)
-            if len(moved.packet) > LARGEST - ROOM:
-                self.server.stats.drops[TOO_LARGE] += 1
-                continue
-            found.append(moved)
-            size += len(moved.packet)
-        for delivery in outbound.take_given_up():
-            delivering.dropped(session, delivery, delivering.why_given_up(delivery))
-        return found
-
-    def _flight(self, session: Session, packet_id: int, flight: Flight) -> Moved:
-        delivering = self.server.delivering
-        if flight.released:
-            moved = Moved(2, False, True, packet_id, (), "", b"")
-        else:
-            delivery = session.flight_delivery(flight)
-            delivery.journaled = flight.journaled
-            delivering.fetch(delivery)
-            delivery.journaled = None
-            moved = self._moved(delivery, packet_id)
-        session.outbound.take_flight(packet_id)
-        delivering.landed(flight)
-        return moved
-
-    def _moved(self, delivery: Delivery, packet_id: int) -> Moved:
-        message = delivery.message
-        packet = packet_of(message, self.server.hot.now)
-        identifiers = tuple(delivery.identifiers or ())
-        return Moved(delivery.qos, delivery.retain, False, packet_id, identifiers, message.publisher, packet)
-
     def _left(self, leaving: Leaving) -> None:
         """All is with the new node. What waits for a group in which nobody else is here is the session's."""
         server, session = self.server, leaving.session
@@ -193,7 +139,7 @@ class Departures:
                     server.delivering.fetch(delivery)
                     given = server.sharing.delivery(group, member, delivery.message)  # with the QoS that was granted
                     if given.qos:
-                        moved = (self._moved(given, 0),)
+                        moved = (moved_of(server, given, 0),)
                         self.moves.letter(leaving.to, Messages(leaving.move, moved, session.lineage))
                     server.delivering.forget(delivery)
         self.moves.letter(leaving.to, End(leaving.move))

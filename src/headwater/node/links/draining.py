@@ -283,10 +283,10 @@ class Draining:
 
     def _give_up_those_away(self, arriving: Arriving, sessions: Sessions) -> None:
         """A session that is not all here yet goes on when it is; what nodes have that are away is sent after it."""
-        for old, part in list(arriving.parts.items()):
-            end = self._links.spooling.ends.get(old)
+        for part in list(arriving.parts.values()):
+            end = self._links.spooling.ends.get(part.old)
             if (end is None or end.channel is None) and (not part.is_base or sessions.claims.lost == CLEAN):
-                sessions.moving.arrivals.give_up(arriving, old)
+                sessions.moving.arrivals.give_up(arriving, part)
 
     def _push(self, session: Session, node: str, sessions: Sessions) -> None:
         """As if its client had come to that node."""

@@ -127,6 +127,11 @@ def claim_of(session: Session | None) -> Stamp:
     return Stamp(0, "") if session is None else Stamp(session.claim_time, session.claim_node)
 
 
+def served_by(session: Session) -> Stamp:
+    """The claim by which its client was served last; its time is 0 if it never was."""
+    return Stamp(session.served_time, session.served_node)
+
+
 def held_by(session: Session) -> Held:
     """By its latest claim."""
     return Held(session.client_id, claim_of(session), session.expiry_interval > 0)

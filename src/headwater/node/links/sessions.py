@@ -30,8 +30,6 @@ from headwater.node.protocol.server import Server
 from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.sessions import messages as said
 from headwater.peering.sessions.messages import (
-    HELD,
-    MOVING,
     Answer,
     Begin,
     Claim,
@@ -152,8 +150,8 @@ class Sessions(Service):
     def _letter_of(self, node: str, message: said.Message) -> None:
         arrivals = self.moving.arrivals
         if isinstance(message, Claimed):
-            outcome = self.claims.claimed(message.move, message.is_clean)
-            if outcome not in (HELD, MOVING):
+            self.claims.claimed(message.move, message.is_clean)
+            if not self.claims.comes(message.move):
                 self._letter(node, End(message.move))
         elif isinstance(message, Begin):
             arrivals.begin(node, message)
@@ -169,10 +167,12 @@ class Sessions(Service):
         elif isinstance(message, End):
             arrivals.end(node, message.move)
         elif isinstance(message, Switch):
+            if message.old == self.node:
+                self.claims.marked(self.node, message.move)
             self.moving.switch(message)
         else:
             assert isinstance(message, Marker)
-            self.claims.marked(message.move)
+            self.claims.marked(node, message.move)
             self.moving.marked(node, message.move)
 
 

@@ -199,7 +199,8 @@ def session_record(session: Session, offset: float) -> bytes:
     if session.outbound.next_id != 1:
         fields["next"] = session.outbound.next_id
     if session.claim_time:
-        fields["claim"] = [session.claim_time, session.claim_node, session.clean_time, session.lineage]
+        claim = [session.claim_time, session.claim_node, session.clean_time, session.lineage]
+        fields["claim"] = [*claim, session.served_time, session.served_node]
     if session.moving is not None:
         fields["moving"] = session.moving.record()
     will = session.will

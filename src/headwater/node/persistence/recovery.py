@@ -138,8 +138,9 @@ class Recovery:
         sessions = self.server.sessions
         before = sessions.get(fields["id"])
         session = self.server.attaching.new_session(fields["id"])
-        claim = fields.get("claim", (0, "", 0, ""))
-        session.claim_time, session.claim_node, session.clean_time, session.lineage = claim
+        claim = fields.get("claim", (0, "", 0, "", 0, ""))
+        session.claim_time, session.claim_node, session.clean_time, session.lineage = claim[:4]
+        session.served_time, session.served_node = claim[4:] or claim[:2]  # it was not noted apart before
         if "moving" in fields:
             session.moving = RecoveredMove(fields["moving"])
             if "to" in fields["moving"]:

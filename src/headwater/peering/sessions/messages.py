@@ -94,6 +94,8 @@ class Begin(NamedTuple):
     received: tuple[int, ...]
     lineage: str
     """Its first claim."""
+    served: Stamp
+    """The last claim that was answered by CONNACK; its time is 0 where none was."""
 
 
 class Subscriptions(NamedTuple):
@@ -230,7 +232,7 @@ def _rest(message: Message) -> bytes:
         user = b"\x00" if message.username is None else b"\x01" + _text(message.username)
         head = U32.pack(message.expiry) + U32.pack(message.remaining) + U16.pack(message.next_id) + user
         ids = U16.pack(len(message.received)) + b"".join(map(U16.pack, message.received))
-        return head + ids + short(message.lineage)
+        return head + ids + short(message.lineage) + U64.pack(message.served.time) + short(message.served.node)
     if isinstance(message, Subscriptions):
         found = [U32.pack(len(message.subscriptions))]
         for name, record in message.subscriptions:
@@ -309,7 +311,9 @@ def _read_begin(move: Move, fields: Fields) -> Begin:
     received = tuple(fields.u16() for _ in range(fields.u16()))
     if not next_id or 0 in received:
         raise MalformedFrame("a packet id is 0")
-    return Begin(move, expiry, remaining, next_id, username, received, fields.text(fields.u8()))
+    lineage = fields.text(fields.u8())
+    served = Stamp(fields.u64(), fields.node(may_be_empty=True))
+    return Begin(move, expiry, remaining, next_id, username, received, lineage, served)
 
 
 def _read_moved(fields: Fields) -> Moved:
