@@ -68,9 +68,9 @@ class World:
         self.boot = BOOT
         self.net = Net(*(Node(name, durable(), sessions=True, session_lost=lost) for name in "abc"))
         self.link_all()
-        device: type[Roamer] = Roamer if lost == "wait" else Beginner
-        self.reader = device("x")
-        self.writers = [device("p"), device("q")]
+        kind = Roamer if lost == "wait" else Beginner
+        self.reader = kind("x")
+        self.writers = [kind("p"), kind("q")]
         self.devices = [self.reader, *self.writers]
         self.roamers = self.devices if do_writers_roam else [self.reader]
         self.number = 0
