@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,5 +137,11 @@ def test_of_two_copies_one_is_a_message_and_of_four_two() -> None:
     assert [copies.is_copy("t/a", b"same", 1) for _ in range(4)] == [False, True, False, True]
     assert [copies.is_copy("t/b", b"same", 1) for _ in range(2)] == [False, False], "one filter matches it"
     assert [copies.is_copy("t/a", b"x", qos) for qos in (0, 1, 0, 1)] == [False, False, True, True]
-    copies.is_over_for_qos0 = True
-    assert [copies.is_copy("t/a", b"same", 0) for _ in range(2)] == [False, False]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_behind_unsuback_only_qos_2_that_is_alike_may_be_a_copy(qos: int) -> None:
+    copies = Copies({"t/a"}, {"t/#"})
+    assert not copies.is_copy("t/a", b"same", qos)
+    copies.is_unsubscribed = True
+    assert copies.is_copy("t/a", b"same", qos) == (qos == 2)

@@ -143,19 +143,21 @@ class Copies:
     A broker that delivers once for each subscription sends the copies one behind the other, so a message like the one
     before it is its copy, and the next like it is a message again. QoS 0 and the others may be sent by different
     queues, so each has a message before it of its own. A message of which one copy came, as the broker dealt with it
-    before the other filter, is a message as well: a copy is looked for only from SUBACK on, until what the broker had
-    queued by its UNSUBACK has come.
+    before the other filter, is a message as well: a copy is looked for only from SUBACK on, until UNSUBACK.
+
+    Behind UNSUBACK come copies that the broker had queued, and new messages, once each, which may be alike. What is not
+    acknowledged is not queued, QoS 1 may come twice and must not be lost: only QoS 2 is looked at for a moment more.
     """
 
     def __init__(self, old: Iterable[str], new: Iterable[str]) -> None:
         self._old = Cover(old)
         self._new = Cover(new)
         self._before: dict[bool, tuple[str, bytes] | None] = {False: None, True: None}
-        self.is_over_for_qos0 = False
-        """What is not acknowledged is not queued: UNSUBACK is the end."""
+        self.is_unsubscribed = False
+        """UNSUBACK has come."""
 
     def is_copy(self, topic: str, payload: bytes, qos: int) -> bool:
-        if not qos and self.is_over_for_qos0:
+        if qos < 2 and self.is_unsubscribed:
             return False
         kind = qos > 0
         said = (topic, payload)

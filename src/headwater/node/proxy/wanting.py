@@ -133,7 +133,7 @@ class Wanting:
                 own.connection.ping()  # Mosquitto, which knows bridges, answers behind what is retained
             self._look_for_copies()
         elif own.copies is not None:
-            own.copies.is_over_for_qos0 = True
+            own.copies.is_unsubscribed = True
             when = self.server.hot.now + own.settings.fence_interval  # no longer than an echo takes
             self.server.timers.at(when, partial(self._no_copies, own.copies))
         self.catches.acknowledged(packet.reasons)
