@@ -19,6 +19,7 @@ from headwater.node.proxy.calling import Caller
 from headwater.node.proxy.catching import Copies
 from headwater.node.proxy.channel import OWN_TOPICS
 from headwater.node.proxy.settings import ProxySettings
+from headwater.node.proxy.suspects import Suspects
 from headwater.session.waiting import REFUSE
 from headwater.wire.packets import Publish, Suback, Unsuback
 from headwater.wire.primitives import FOR_EVER
@@ -62,6 +63,7 @@ class OwnClient:
         self.session = server.sessions.get(HOME) or server.attaching.new_session(HOME)
         self.session.expiry_interval = FOR_EVER
         self.session.outbound.policy = REFUSE  # what finds no room waits at the nodes that it came from
+        self.suspects = Suspects(server, self.session)
         self._told_of: dict[str, float] = {}
 
     # ---- of the whole --------------------------------------------------------------------------------------------

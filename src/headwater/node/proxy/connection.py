@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headwater.node.plane.channel import STORING, Peer
 from headwater.node.proxy.channel import HomeChannel, key_of, without_mark
+from headwater.node.proxy.suspects import OF_A_MESSAGE, Trial
 from headwater.session.connection import CONNECTED, MAX_RECEIVE
 from headwater.session.outbound import Flight
 from headwater.session.translate import message_of
@@ -60,6 +62,8 @@ MOST_IN_FLIGHT: Final = 60_000
 """Messages, so that there is a packet id for SUBSCRIBE."""
 MOST_HELD: Final = 8 << 20
 """Bytes of messages that found no room: with more, the home broker is not read from until there is some."""
+STEADY: Final = 2.0
+"""Seconds after which a connection is taken for one that lasts."""
 REPLACED: Final = "replaced by a new connection"
 
 
@@ -74,6 +78,10 @@ class HomeConnection(Peer):
         self.held: deque[Publish] = deque()
         self._held_bytes = 0
         self._reserved: list[int] = []
+        self._trial: Trial | None = None
+        self._up_at = 0.0
+        self._is_ended_here = False
+        self._has_progress = False
         channel.peer = self
         channel.version = connect.version
         channel.client_id = connect.client_id
@@ -90,6 +98,8 @@ class HomeConnection(Peer):
         before = stats.messages_received
         home.server.hot.feed_from(self.channel, data, home.fanouts)
         home.messages_caught += stats.messages_received - before
+        if self._trial is not None:
+            self._trial.look()
 
     def packet(self, first_byte: int, body: bytes) -> None:
         """Raises RemoteProtocolError."""
@@ -108,7 +118,7 @@ class HomeConnection(Peer):
             self._release(packet.packet_id)
             self.home.subscribed(packet)
         elif isinstance(packet, Disconnect):
-            self.close(f"the home broker says good-bye (0x{packet.reason:02X})")
+            self.close(f"the home broker says good-bye (0x{packet.reason:02X})", packet.reason not in OF_A_MESSAGE)
         elif isinstance(packet, (Puback, Pubrec, Pubrel, Pubcomp)):
             if isinstance(packet, (Puback, Pubrec)) and packet.reason >= 0x80:
                 self.home.refused(packet.reason)
@@ -135,19 +145,28 @@ class HomeConnection(Peer):
                 channel.client_id = properties.assigned_client_identifier
         channel.receive_maximum = window
         self.phase = UP
+        self._up_at = self.home.server.hot.now
         self.home.connected(self, packet.session_present)
 
-    def attach(self) -> None:
-        """The channel is the session's: what waits goes out."""
+    def attach(self, done: Callable[[], None]) -> None:
+        """The channel is the session's: what waits goes out. `done` is called when nothing is suspected any more."""
         home, channel = self.home, self.channel
         server, session = home.server, home.session
         session.connection = channel
         channel.session = session
-        session.outbound.connected(min(channel.receive_maximum, server.config.max_inflight, MOST_IN_FLIGHT))
+        window = min(channel.receive_maximum, server.config.max_inflight, MOST_IN_FLIGHT)
+        if home.suspects.is_due:
+            self._trial = Trial(server, channel, session, done)
+            self._trial.begin(window, self._reserved)
+        else:
+            session.outbound.connected(window)
         server.presence_changed(session, True)
         self.choose_way()
-        server.delivering.resend(channel, session, self._resume(session))
+        if self._trial is None:
+            server.delivering.resend(channel, session, self._resume(session))
         server.delivering.drain(channel)
+        if self._trial is None:
+            done()
 
     def _resume(self, session: Session) -> list[int]:
         """Without ids that are only reserved: a SUBSCRIBE or UNSUBSCRIBE may not be answered yet."""
@@ -259,9 +278,15 @@ class HomeConnection(Peer):
         log.warning("the home broker broke the protocol: %s", why)
         self.close(why)
 
-    def close(self, why: str) -> None:
+    @property
+    def is_steady(self) -> bool:
+        """Whether it was of use, so that the next one need not wait for long."""
+        return self._has_progress or self.home.server.hot.now >= self._up_at + STEADY
+
+    def close(self, why: str, is_ended_here: bool = True) -> None:
         """Send what is written, if the socket takes it, and end."""
         if self.phase != CLOSED:
+            self._is_ended_here = is_ended_here
             self.why = self.why or why
             server = self.home.server
             if self.channel.fd >= 0:
@@ -291,4 +316,16 @@ class HomeConnection(Peer):
             channel.session = None
             session.outbound.disconnected()
             home.server.presence_changed(session, False)
+            self._look_for_suspects()
         home.disconnected(self, was_up)
+
+    def _look_for_suspects(self) -> None:
+        trial, suspects = self._trial, self.home.suspects
+        if trial is not None:
+            self._has_progress = trial.acknowledged > 0
+        if self._is_ended_here:
+            suspects.forget()
+        elif suspects.ended(trial):
+            self._has_progress = True
+        if trial is not None:
+            trial.stop()

@@ -23,6 +23,10 @@ class ProxySeen:
     echoes: int = counter("Of these, echoes of what was handed over.", name="proxy_echoes")
     copies: int = counter("Of these, second copies, while filters that overlap were changed.", name="proxy_copies")
     refused: int = counter("Messages of other nodes that the home broker refused (5.0).", name="proxy_messages_refused")
+    given_up: int = counter(
+        "Messages of other nodes that were given up, as the home broker ended the connection at them.",
+        name="proxy_messages_given_up",
+    )
     waiting: int = gauge("Messages that wait for the home broker.", name="proxy_messages_waiting")
     held: int = gauge(
         "Messages of the home broker that wait for room in spools, not acknowledged.", name="proxy_messages_held"
@@ -66,6 +70,7 @@ def see_proxy(proxy: Proxy) -> ProxySeen:
         echoes=home.swallowed,
         copies=home.copied,
         refused=home.refusals,
+        given_up=home.suspects.given_up,
         waiting=session.outbound.waiting(),
         held=0 if connection is None else len(connection.held),
         filters_caught=len(home.wanting.catches.at_broker),

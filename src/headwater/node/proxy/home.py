@@ -31,7 +31,8 @@ log = logging.getLogger("headwater.proxy")
 
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
-"""Seconds between two attempts to connect, which double."""
+"""Seconds between two attempts to connect, which double until a connection lasts."""
+DOUBLINGS: Final = 6
 AGAIN: Final = 0.02
 """Seconds between two attempts to take what found no room."""
 MOST_TRIES: Final = 3
@@ -71,6 +72,9 @@ class Home(OwnClient):
         self._way = 0
         self._has_worked = False
         self._failures = 0
+        """Attempts since the home broker has accepted one."""
+        self._pauses = 0
+        """Since a connection has lasted."""
         self._probe: Probe | None = None
         self._is_stopping = False
         self._pinged = False
@@ -112,6 +116,7 @@ class Home(OwnClient):
         if channel is None:
             self.tell("unreachable", f"the home broker at {self.settings.home} cannot be reached: {reason}")
             self.why = reason
+            self.suspects.forget()
             self._dial_later()
             return
         version, is_bridge = self._ways[self._way % len(self._ways)]
@@ -127,8 +132,9 @@ class Home(OwnClient):
     def _dial_later(self) -> None:
         if self._is_stopping:
             return
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._failures)
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._pauses, DOUBLINGS))
         self._failures += 1
+        self._pauses += 1
         self.server.timers.at(self.server.hot.now + pause * random.uniform(0.8, 1.0), self._dial)
 
     def _connect(self, version: int, is_bridge: bool) -> Connect:
@@ -190,7 +196,12 @@ class Home(OwnClient):
         self.abilities = abilities
         self._choose_echoes(connection, abilities)
         self.resubscribe()
-        connection.attach()
+        connection.attach(partial(self._attached, is_present))
+
+    def _attached(self, is_present: bool) -> None:
+        """What was in flight ends no connection: the rest begins."""
+        if self.session.connection is None:
+            return
         self.wanting.up(is_present, self.echoes is not None)
         if self.retention is not None:
             self.retention.up(not is_present)
@@ -205,6 +216,8 @@ class Home(OwnClient):
                 self.server.timers.cancel(timer)
         self._heartbeat = self._fences = None
         self.why = connection.why or "the connection was lost"
+        if was_up and connection.is_steady:
+            self._pauses = 0
         self.wanting.down()
         if self.retention is not None and was_up:
             self.retention.down()
