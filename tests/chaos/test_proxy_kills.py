@@ -16,6 +16,7 @@ from headwater_lab.makes.nodes import MAKES
 from tests.makes.conftest import there
 
 PATIENCE = 400.0
+MOST_TRIES = 5
 NAMES = ("acknowledged_lost", "loops", "qos2_twice", "stuck")
 
 
@@ -24,6 +25,7 @@ def chaos(folder: Path, makes: list[str], faults: int, seed: int, *arguments: st
     for make in MAKES:
         if make.name in makes:
             there(make)
+    folder.mkdir(exist_ok=True)
     result = folder / "result.json"
     words = [sys.executable, "-m", "headwater_lab.proxy_chaos", "--keep", str(folder), "--json", str(result)]
     words += ["--kills", str(faults), "--per-episode", str(faults), "--seed", str(seed), "--makes", *makes, *arguments]
@@ -42,7 +44,10 @@ def test_nothing_is_lost_between_makes(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_loses_is_found(tmp_path: Path) -> None:
-    """Mosquitto writes every half hour: `kill -9` loses what it acknowledged."""
-    code, result = chaos(tmp_path, ["mosquitto", "headwater"], 3, 1, "--settle", "5", "--kill-any")
-    assert code == 1
-    assert result["figures"]["acknowledged_lost"] > 0
+    """Mosquitto writes every half hour: `kill -9` loses what it acknowledged, if it had not passed it on yet."""
+    for seed in range(1, MOST_TRIES + 1):
+        code, result = chaos(tmp_path / str(seed), ["mosquitto", "headwater"], 3, seed, "--settle", "5", "--kill-any")
+        assert code == (result["figures"]["acknowledged_lost"] > 0)
+        if code:
+            return
+    raise AssertionError(f"Mosquitto lost nothing in {MOST_TRIES} campaigns, or nobody saw it")

@@ -177,6 +177,7 @@ def test_a_wall_clock_that_jumps_does_not_matter() -> None:
         node / "links" / name
         for name in ("retaining.py", "sending.py", "claiming.py", "wills.py", "draining.py", "appointed.py")
     }
+    shown |= {node / "proxy" / name for name in ("leading.py", "retained.py")}
     shown |= set((PACKAGE / "node" / "persistence").rglob("*.py"))
     shown |= {PACKAGE / "node" / "delivery" / name for name in ("coordinator.py", "trimming.py")}
     shown |= {PACKAGE / "node" / "advice" / name for name in ("advising.py", "document.py")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,24 @@ def test_a_session_is_resumed_from_another_proxy(version: int) -> None:
             assert (seen.sessions, seen.led, seen.led_in) == (1, 0, 2) and see_proxy(b.node.proxy).led == 1
             assert not b.interest._clients and not c.interest._clients  # only its home has to know what it wants
             assert a.interest._clients["x"].filters == {"t/#"}
+
+    run(main())
+
+
+def test_no_session_ends_because_the_wall_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with fabric(2) as ((a, b), _):
+            first = await come(a.port, "x", V5)
+            await subscribe(first, "t/#")
+            await first.drop()
+            residents = a.leading.homes.residents
+            await until(lambda: (kept := residents.get("x")) is not None and kept.until > 0)
+            now = time.time()
+            monkeypatch.setattr("time.time", lambda: now + 10 * 365 * 86400)
+            for each in (a, b):
+                each.leading.beat()
+            again = await come(b.port, "x", V5)
+            assert again.connack.session_present and b.leading.counters.led == 1
 
     run(main())
 

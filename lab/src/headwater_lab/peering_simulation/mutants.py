@@ -55,8 +55,8 @@ MUTANTS = (
         (
             Edit(
                 "exchange.py",
-                "if barrier.hold((peer, stream.stamp), stream.stamp.number, others, now):",
-                "if False:",
+                "barrier.hold((peer, stream.stamp), stream.stamp.number, others, now)",
+                "self._acknowledge(peer, stream.origin, stream.stamp)",
             ),
         ),
     ),

@@ -185,6 +185,8 @@ class Leading(Usher):
     ) -> None:
         super().__init__()
         self.server = server
+        self._since = time.time() - time.monotonic()
+        """A wall clock that is set while the node runs ends no session."""
         self.links = links
         self.entering = entering
         self.counters = LeadingCounters()
@@ -209,7 +211,7 @@ class Leading(Usher):
         """When what is on disk has been recovered, before clients come. Raises OSError."""
         spooling = self.links.spooling
         for key, record in spooling.kept(RESIDENT):
-            self.homes.restore(key[1:].decode(), resident_in(record, self.links.node, time.time()))
+            self.homes.restore(key[1:].decode(), resident_in(record, self.links.node, self._wall()))
         for _, record in spooling.kept(PROXIES):
             self._known = set(json.loads(record)) & spooling.members.keys()
         self.homes.never_heard = set(self._known)
@@ -246,10 +248,10 @@ class Leading(Usher):
             self.entering.dial(pair)  # the broker gives it an id that nobody has
         elif pair.is_led:
             self.counters.led_in += 1
-            self.homes.is_led_here(guest, time.time())
+            self.homes.is_led_here(guest, self._wall())
         else:
             now = self.server.hot.now
-            self.homes.arrives(guest, now, time.time())
+            self.homes.arrives(guest, now, self._wall())
             if guest.decision is None:
                 guest.timer = self.server.timers.at(now + self.homes.wait, partial(self._is_late, guest))
 
@@ -316,13 +318,13 @@ class Leading(Usher):
     def opened(self, guest: Guest, client: TappedClient) -> None:
         tap = guest.pair.tap
         expiry = 0 if tap is None else tap.expiry
-        self.homes.opened(guest, client.client_id, client.is_persistent, expiry, time.time())
+        self.homes.opened(guest, client.client_id, client.is_persistent, expiry, self._wall())
         self._tell_soon()
 
     def closed(self, guest: Guest, session_ended: bool) -> None:
         tap = guest.pair.tap
         expiry = 0 if tap is None else tap.expiry
-        self.homes.closed(guest, session_ended, expiry, time.time())
+        self.homes.closed(guest, session_ended, expiry, self._wall())
         self._tell_soon()
 
     def left(self, pair: Pair) -> None:
@@ -330,7 +332,7 @@ class Leading(Usher):
         if isinstance(guest, Guest):
             self._no_timer(guest)
             if not guest.is_open:
-                self.homes.closed(guest, True, 0, time.time())
+                self.homes.closed(guest, True, 0, self._wall())
 
     def take_over(self, guest: Guest) -> None:
         """It has connected to another proxy."""
@@ -376,7 +378,7 @@ class Leading(Usher):
         elif node not in self._doors:
             raise MalformedFrame("a proxy that has not told its door")
         else:
-            self.homes.received(node, note, time.time())
+            self.homes.received(node, note, self._wall())
             self._tell_soon()
 
     def _know(self, proxies: set[str]) -> None:
@@ -385,8 +387,12 @@ class Leading(Usher):
             self.links.spooling.keep(PROXIES, json.dumps(sorted(proxies)).encode())
 
     def beat(self) -> None:
-        self.homes.sweep(time.time(), SWEPT)
+        self.homes.sweep(self._wall(), SWEPT)
         self._tell_soon()
+
+    def _wall(self) -> float:
+        """What sessions' ends and stamps are told by, also on disk and to other nodes."""
+        return self._since + time.monotonic()
 
     def _note(self, node: str, note: Note) -> None:
         self.links.post.note(node, self._service, encode(note))
