@@ -45,7 +45,7 @@ def test_nothing_is_lost_between_makes(tmp_path: Path) -> None:
 
 def test_a_broker_that_loses_is_found(tmp_path: Path) -> None:
     """Mosquitto writes every half hour: `kill -9` loses what it acknowledged, if it had not passed it on yet."""
-    for seed in range(1, MOST_TRIES + 1):
+    for seed in range(2, MOST_TRIES + 2):  # the first of these has a kill of Mosquitto
         code, result = chaos(tmp_path / str(seed), ["mosquitto", "headwater"], 3, seed, "--settle", "5", "--kill-any")
         assert code == (result["figures"]["acknowledged_lost"] > 0)
         if code:
