@@ -72,6 +72,7 @@ class Post:
         self._services: dict[str, Service] = {}
 
     def add(self, service: Service) -> None:
+        assert service.name, "a service that others cannot name"
         self._services[service.name] = service
 
     @property

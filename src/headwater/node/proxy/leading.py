@@ -412,9 +412,8 @@ class Leading(Usher):
 
 
 class _Homes(Service):
-    name = "homes"
-
     def __init__(self, leading: Leading) -> None:
+        self.name = "homes"  # of the instance: a compiled base does not see what an interpreted class says
         self.leading = leading
 
     def link_up(self, node: str) -> None:
