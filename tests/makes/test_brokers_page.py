@@ -16,8 +16,18 @@ from headwater_lab.makes.seeing import seen_alone, seen_behind
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "brokers.md").read_text(encoding="utf-8")
 
 
+RACES = {"some are lost": "yes"}
+"""What a make does now and then, and what it does else: how often depends on what the machine has to do."""
+
+
+def as_said(seen: dict[str, str], said: dict[str, str]) -> dict[str, str]:
+    """What was seen, in the words of the page where both are the same."""
+    return {row: said[row] if RACES.get(said[row]) == cell else cell for row, cell in seen.items()}
+
+
 def test_what_is_seen_of_a_make_is_what_the_page_says(make: Make, tmp_path: Path) -> None:
-    assert seen_alone(make, tmp_path) == page.read(PAGE, page.ALONE)[make.name]
+    said = page.read(PAGE, page.ALONE)[make.name]
+    assert as_said(seen_alone(make, tmp_path), said) == said
 
 
 def test_behind_a_proxy_a_make_does_what_it_does_alone_but_for_what_the_page_says(make: Make, tmp_path: Path) -> None:
@@ -25,7 +35,7 @@ def test_behind_a_proxy_a_make_does_what_it_does_alone_but_for_what_the_page_say
         return  # it needs none
     seen = seen_behind(make, tmp_path)
     said = {**page.read(PAGE, page.ALONE)[make.name], **page.read(PAGE, page.BEHIND)[make.name]}
-    assert seen == {row: said[row] for row in seen}
+    assert as_said(seen, said) == {row: said[row] for row in seen}
     assert len(seen) >= len(CROSSINGS)
 
 
