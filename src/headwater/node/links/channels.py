@@ -12,6 +12,7 @@ from functools import partial
 
 from headwater.node.plane.channel import Channel, Entrance, Peer
 from headwater.node.protocol.core import Core
+from headwater.node.transports.sockets import send_at_once
 from headwater.node.transports.tls import Tls
 
 
@@ -32,7 +33,7 @@ def open_channel(
     channel.loopback = loopback
     try:
         if channel.over_tcp:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            send_at_once(connection, loopback)
         core.plane.add(channel)
     except BaseException:
         connection.close()

@@ -33,7 +33,7 @@ from headwater.node.proxy.relay import Relay
 from headwater.node.proxy.tap import Watcher
 from headwater.node.proxy.tapping import Tap
 from headwater.node.transports.listener import Listener
-from headwater.node.transports.sockets import BACKLOG, address_text
+from headwater.node.transports.sockets import BACKLOG, address_text, is_loopback, send_at_once
 from headwater.node.transports.tls import Tls
 from headwater.wire.decode import decode_connect
 from headwater.wire.errors import RemoteProtocolError
@@ -333,7 +333,7 @@ class Entering(Opening):
             pair.tap.from_client(pair.opening[pair.connect_size :])
         connection = socket.socket(target.family, socket.SOCK_STREAM)
         connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        send_at_once(connection, is_loopback(target.address[0]))
         broker = pair.broker = End(connection, pair, False)
         client = pair.client
         assert client is not None

@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 import stat
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +18,18 @@ EVERYWHERE: Final = "*"
 
 def is_loopback(host: str) -> bool:
     return host.startswith(("127.", "::ffff:127.")) or host == "::1"
+
+
+def send_at_once(connection: socket.socket, loopback: bool) -> None:
+    """Settings of a TCP socket; those that it accepts inherit them. `loopback`: its other ends are of this machine.
+
+    Packets are small and are not to wait for each other. Between two processes of one machine nothing is congested, so
+    the cheapest congestion control does: where BBR is the system's default, Reno takes 3 to 5 % less CPU for a message
+    that comes alone (docs/performance.md)."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if loopback and sys.platform == "linux":
+        with contextlib.suppress(OSError):  # a system may not allow the choice
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 
 
 def address_text(host: str, port: int) -> str:
@@ -42,7 +55,7 @@ def listen_tcp(host: str, port: int, *, is_shared: bool = False) -> list[socket.
                     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 if family == socket.AF_INET6 and host != "::":
                     listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
+                send_at_once(listener, is_loopback(str(address[0])))
                 listener.bind(address)
                 if not is_shared:
                     listener.listen(BACKLOG)
