@@ -43,6 +43,9 @@ class Predicate:
             self._holds = self.test.test(reading) == TRUE
             if tally is not None:
                 tally.evaluated += 1
+                if reading.is_too_long:
+                    reading.is_too_long = False
+                    tally.unread += 1
         return self._holds
 
 
@@ -54,6 +57,7 @@ class Tally:
         self.passed = 0
         self.suppressed = 0
         self.refused = 0
+        self.unread = 0
 
 
 class ContentCondition(Condition):
@@ -68,6 +72,8 @@ class ContentCondition(Condition):
                 (stateful if part.is_stateful else plain).append(part)
         self.predicate = None if not plain else Predicate(_together(plain))
         self.stateful = None if not stateful else _together(stateful)
+        self.weight = max(1, parsed.terms)
+        """Tests that it has, which are about alike."""
         self.changes: list[Changed] = parsed.changes
         self.count = parsed.count
         self.seconds = parsed.seconds
@@ -82,6 +88,18 @@ class ContentCondition(Condition):
     def may_hold(self, reading: Reading, tally: Tally | None = None) -> bool:
         """As far as the message alone says."""
         return self.predicate is None or self.predicate.holds(reading, tally)
+
+    def holds_first(self, reading: Reading, tally: Tally | None = None) -> bool:
+        """Whether it lets a message through of which nothing was sent before."""
+        if not self.may_hold(reading, tally):
+            return False
+        if self.stateful is None:
+            return True
+        reading.remembered = None
+        return self.stateful.test(reading) == TRUE
+
+    def sent(self, reading: Reading, memory: Memory, now: float) -> None:
+        memory.sent(reading.topic, [each.current(reading) for each in self.changes], self.seconds, now)
 
     def lets_through(self, reading: Reading, memory: Memory | None, now: float, tally: Tally | None = None) -> bool:
         """Whether a message goes to who has this `memory`; it is remembered as sent if so."""
@@ -101,7 +119,7 @@ class ContentCondition(Condition):
             and sent.since <= now < sent.since + self.seconds
         ):
             return False
-        memory.sent(reading.topic, [each.current(reading) for each in self.changes], self.seconds, now)
+        self.sent(reading, memory, now)
         return True
 
 
@@ -143,10 +161,6 @@ class Conditions:
             )
         return self._reading
 
-    def forget_reading(self) -> None:
-        """The last message is not to be kept for this."""
-        self._message = None
-
     def adopt(self, subscription: Subscription) -> None:
         """A subscription is there: if its condition is known already, it gets that one."""
         condition = subscription.condition
@@ -180,6 +194,27 @@ class Conditions:
                 if predicate.users == 0:
                     del self.predicates[predicate.text]
 
+    def replace(self, old: Subscription, new: Subscription) -> None:
+        """`new` takes the place of `old`, and goes on with what that remembers if it has the same condition."""
+        self.adopt(new)
+        if new.memory is not None and old.condition is new.condition:
+            new.memory, old.memory = old.memory, None
+        self.release(old)
+
+    def holds_first(self, subscription: Subscription, message: Message) -> bool:
+        """Whether the subscription lets a retained message through, which is the first of its topic. If it is sent,
+        `sent` follows."""
+        condition = subscription.condition
+        if not isinstance(condition, ContentCondition):
+            return True
+        return self._counted(condition.holds_first(self.reading(message), self.tally))
+
+    def sent(self, subscription: Subscription, message: Message, now: float) -> None:
+        condition = subscription.condition
+        memory = subscription.memory
+        if isinstance(condition, ContentCondition) and isinstance(memory, Memory):
+            condition.sent(self.reading(message), memory, now)
+
     def passes(self, subscription: Subscription, message: Message, now: float) -> bool:
         """Whether the subscription lets the message through. One that was let through counts as sent."""
         condition = subscription.condition
@@ -188,6 +223,9 @@ class Conditions:
         memory = subscription.memory
         reading = self.reading(message)
         held = condition.lets_through(reading, memory if isinstance(memory, Memory) else None, now, self.tally)
+        return self._counted(held)
+
+    def _counted(self, held: bool) -> bool:
         if held:
             self.tally.passed += 1
         else:

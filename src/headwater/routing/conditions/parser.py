@@ -65,8 +65,11 @@ class Parsed:
     """`test`: None for a condition that is a limit alone; `count` messages of a topic are let through in `seconds`, 0:
     any number."""
 
-    def __init__(self, source: str, test: Test | None, changes: list[Changed], count: int, seconds: float) -> None:
+    def __init__(
+        self, source: str, terms: int, test: Test | None, changes: list[Changed], count: int, seconds: float
+    ) -> None:
         self.source = source
+        self.terms = terms
         self.test = test
         self.changes = changes
         self.count = count
@@ -135,7 +138,7 @@ class _Parser:
             count, seconds = self._limit()
         if self._now().kind != END:
             raise self._wanted("'and', 'or', 'limit' or the end")
-        return Parsed(source, test, self.changes, count, seconds)
+        return Parsed(source, self.terms, test, self.changes, count, seconds)
 
     def _limit(self) -> tuple[int, float]:
         token = self._next()
