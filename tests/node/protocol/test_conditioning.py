@@ -11,8 +11,8 @@ from headwater.message import Message
 from headwater.node.condition_settings import ConditionSettings
 from headwater.node.config import Config
 from headwater.node.destinations.conditional import Conditional
-from headwater.node.protocol.conditioning import parts_of
 from headwater.node.protocol.statistics import statistics_of
+from headwater.routing.conditions.written import parts_of
 from headwater.wire.packets import (
     Properties,
     Puback,

@@ -11,17 +11,13 @@ that remember are refused there.
 
 from __future__ import annotations
 
-from typing import Final
-
 from headwater.message import Subscription
 from headwater.node.protocol.core import Core
 from headwater.routing.conditions.condition import ContentCondition, condition_of
 from headwater.routing.conditions.errors import ConditionError
+from headwater.routing.conditions.written import FILTER_PROPERTY, MARK, parts_of
 from headwater.routing.shared import Group
 from headwater.wire.packets import Subscribe, SubscribeRequest
-
-FILTER_PROPERTY: Final = "filter"
-MARK: Final = "?"
 
 
 class Asked:
@@ -142,15 +138,3 @@ class Conditioning:
         if gate is not None:
             group.gate = None
             self.conditions.release(gate)
-
-
-def parts_of(name: str) -> tuple[str, str | None]:
-    """The topic filter in what a client wrote, and the condition behind it; None: there is none."""
-    at = 0
-    while True:
-        at = name.find(MARK, at)
-        if at < 0:
-            return name.replace(MARK * 2, MARK), None
-        if name[at + 1 : at + 2] != MARK:
-            return name[:at].replace(MARK * 2, MARK), name[at + 1 :]
-        at += 2

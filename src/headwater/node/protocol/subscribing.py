@@ -8,11 +8,12 @@ from headwater.message import POSITION_PROPERTY, Subscription
 from headwater.node.access.access import Access
 from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel
-from headwater.node.protocol.conditioning import FILTER_PROPERTY, MARK, Asked, Conditioning, parts_of
+from headwater.node.protocol.conditioning import Asked, Conditioning
 from headwater.node.protocol.core import ClientTask, Core
 from headwater.node.protocol.retained_sender import MORE, UNREAD, RetainedSender
 from headwater.node.protocol.sharing import Sharing
 from headwater.routing.conditions.condition import ContentCondition
+from headwater.routing.conditions.written import FILTER_PROPERTY, MARK, parts_of
 from headwater.routing.topics import (
     SHARE_PREFIX,
     FilterTooDeep,
