@@ -56,7 +56,8 @@ MAY_IMPORT: dict[str, list[str]] = {
 """What a package (or a module beside the packages) may import, besides itself and the standard library."""
 
 INSIDE_NODE: dict[str, str] = {
-    "settings": """config settings metric web_settings toml_text hooks access.settings access.errors access.filters
+    "settings": """config settings metric web_settings condition_settings toml_text hooks access.settings access.errors
+        access.filters
         advice.settings bridge.settings links.settings links.view delivery.settings delivery.rest_settings
         transports.settings mosquitto mosquitto.* proxy.settings""",
     "sockets and turns": """plane plane.* destinations destinations.destination transports transports.direct
@@ -69,7 +70,8 @@ INSIDE_NODE: dict[str, str] = {
         delivery.properties delivery.storing delivery.known_properties""",
     "protocol": """protocol protocol.* access access.access access.limits access.passwords access.quotas
         access.rights_book access.rules access.publish_rights access.tokens access.verifier access.verifying
-        destinations.fanouts destinations.groups destinations.local destinations.members destinations.recipients
+        destinations.conditional destinations.fanouts destinations.groups destinations.local destinations.members
+        destinations.recipients
         advice advice.advising advice.document advice.figures advice.weights bridge bridge.inside bridge.path
         bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
         bridge.using bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 UserProperties = list[tuple[str, str]]
 
 NEVER: Final = float("inf")
@@ -112,6 +114,19 @@ class Message:
         return f"Message({self.topic!r}, {len(self.payload)} B, qos {self.qos}{retained})"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Condition:
+    """What messages have to say for a subscription to get them (routing/conditions). `source`: as it was written;
+    `text`: its normal form, which is the same for conditions that mean the same word by word."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"Condition({self.text!r})"
+
+
 class Subscription:
     """What one client asked for with one topic filter.
 
@@ -139,6 +154,9 @@ class Subscription:
         self.identifier = identifier
         self.share = share
         self.positions = positions
+        self.condition: Condition | None = None
+        self.memory: object = None
+        """What was sent before, for a condition that asks for it (routing/conditions/memory.py)."""
         self.retained_pending = False
         """Not all retained messages that it asked for have been sent."""
 

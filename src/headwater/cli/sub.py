@@ -25,6 +25,10 @@ def sub(
         list[str] | None, typer.Option("-T", "--filter-out", help="Filter of topics not to show.")
     ] = None,
     unsubscribe: Annotated[list[str] | None, typer.Option("-U", "--unsubscribe", help="Filter to unsubscribe.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="CONDITION", help='Only messages for which this holds: "value > 30".'),
+    ] = None,
     qos: Qos = 0,
     count: Annotated[int, typer.Option("-C", min=0, help="Leave after so many messages; 0: never.")] = 0,
     timeout: Annotated[float, typer.Option("-W", min=0, help="Leave after so many seconds, with status 27.")] = 0,
@@ -50,6 +54,8 @@ def sub(
         raise typer.BadParameter("a topic filter is missing; give -t or a URL (-L) with one.")
     for each in [*filters, *(filter_out or []), *(unsubscribe or [])]:
         check_filter(each)
+    if where is not None:
+        check_condition(where, connection.version)
     if no_retained and retained_only:
         raise typer.BadParameter("-R and --retained-only together leave nothing to print.")
     shown = compile_format(format or ("%t %p" if verbose else "%p"), pretty=pretty)
@@ -58,6 +64,7 @@ def sub(
     subscriber.print = lambda message: _write(shown(message) + (b"" if no_newline else b"\n"))
     subscriber.filter_out = filter_out or []
     subscriber.count = count
+    subscriber.where = where
     subscriber.no_retained = no_retained
     subscriber.retained_only = retained_only
     subscriber.remove_retained = remove_retained
@@ -72,13 +79,26 @@ def sub(
 
 
 def check_filter(filter: str) -> None:
+    from headwater.routing.conditions.written import parts_of
     from headwater.routing.topics import ANY_LEVELS, InvalidTopicFilter, split_shared
     from headwater.routing.topics import check_filter as check
 
     try:
-        check(split_shared(filter)[1], ANY_LEVELS)
+        check(split_shared(parts_of(filter)[0])[1], ANY_LEVELS)
     except InvalidTopicFilter as error:
         raise typer.BadParameter(f"{filter!r} is not a topic filter: {error}.") from None
+
+
+def check_condition(text: str, version: str) -> None:
+    from headwater.routing.conditions.condition import condition_of
+    from headwater.routing.conditions.errors import ConditionError
+
+    if version not in ("5", "mqttv5"):
+        raise typer.BadParameter("--where needs MQTT 5; leave out -V, or write -t 'topic?condition'.")
+    try:
+        condition_of(text)
+    except ConditionError as error:
+        raise typer.BadParameter(f"--where: {error}.") from None
 
 
 def _write(data: bytes) -> None:
@@ -95,6 +115,7 @@ class Subscriber:
         self.print: Callable[[Message], None]
         self.filter_out: list[str] = []
         self.count = 0
+        self.where: str | None = None
         self.no_retained = False
         self.retained_only = False
         self.remove_retained = False
@@ -129,13 +150,31 @@ class Subscriber:
             await client.unsubscribe(unsubscribe, properties=self._properties.get("unsubscribe"))
         if not filters:
             return 0
-        granted = await client.subscribe(filters, qos=qos, properties=self._properties.get("subscribe"))
+        granted = await self._ask(client, filters, qos)
         refused = [(filter, reason) for filter, reason in zip(filters, granted, strict=True) if reason > 2]
         for filter, reason in refused:
             complain(
                 "sub", f"the broker refused to subscribe us to {filter}: {reason_words(reason)}.", quiet=self._quiet
             )
         return refused[0][1] if len(refused) == len(filters) else 0
+
+    async def _ask(self, client: Client, filters: list[str], qos: int) -> list[int]:
+        from headwater.client import Properties
+
+        properties = self._properties.get("subscribe")
+        if self.where is None:
+            return await client.subscribe(filters, qos=qos, properties=properties)
+        properties = properties or Properties()
+        properties.user_properties = [*(properties.user_properties or []), ("filter", self.where)]
+        answer = await client.subscribe_and_hear(filters, qos=qos, properties=properties)
+        said = answer.properties or Properties()
+        if said.reason_string:
+            complain("sub", f"the broker says: {said.reason_string}.", quiet=self._quiet)
+        elif not any(name == "filter" for name, _ in said.user_properties or []):
+            complain(
+                "sub", "the broker does not say that it applies --where; all messages may come.", quiet=self._quiet
+            )
+        return answer.reasons
 
     async def _print_messages(self, client: Client) -> None:
         from headwater.routing.topics import matches

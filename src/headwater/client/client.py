@@ -255,6 +255,27 @@ class Client:
         The options hold for all filters given as strings; a SubscribeRequest has its own. What was granted is asked
         for again when the server has lost the session.
         """
+        answer = await self.subscribe_and_hear(
+            filters,
+            qos=qos,
+            no_local=no_local,
+            retain_as_published=retain_as_published,
+            retain_handling=retain_handling,
+            properties=properties,
+        )
+        return answer.reasons
+
+    async def subscribe_and_hear(
+        self,
+        filters: str | Iterable[str | SubscribeRequest],
+        *,
+        qos: int = 0,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+        properties: Properties | None = None,
+    ) -> Suback:
+        """The same with all that the server answered: its reason string, and its user properties."""
         requests = [
             SubscribeRequest(each, qos, no_local, retain_as_published, retain_handling)
             if isinstance(each, str)
@@ -264,7 +285,7 @@ class Client:
         packet = Subscribe(0, requests, properties)
         answer = await self._request(packet, Suback)
         self._conversation.subscriptions.granted(packet, answer.reasons)
-        return answer.reasons
+        return answer
 
     async def unsubscribe(self, filters: str | Iterable[str], *, properties: Properties | None = None) -> list[int]:
         """Unsubscribe and return a reason code for each filter; none in MQTT 3.1.1, which has no such codes."""

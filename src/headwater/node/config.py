@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from headwater.node.access.settings import AccessSettings
 from headwater.node.advice.settings import AdviceSettings
 from headwater.node.bridge.settings import BridgeSettings
+from headwater.node.condition_settings import ConditionSettings
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.delivery.settings import StoreSettings
 from headwater.node.links.settings import ClusterSettings
@@ -319,6 +320,9 @@ class Config(Settings):
     )
     proxy: ProxySettings = Field(
         default=ProxySettings(), description="A proxy in front of a broker of any make (docs/proxy.md)."
+    )
+    conditions: ConditionSettings = Field(
+        default=ConditionSettings(), description="Conditions on the content of messages (docs/content-filters.md)."
     )
     advice: AdviceSettings = Field(
         default=AdviceSettings(), description="Recommendations from outside, of a pipeline say (docs/advice.md)."

@@ -31,6 +31,7 @@ class Recipient:
         self.retain_as_published = False
         self.any_no_local = False
         self.positions = False
+        self.conditional = False
         self.identifiers: list[int] | None = None
         for subscription in subscriptions:
             if subscription.qos > self.qos:
@@ -41,6 +42,8 @@ class Recipient:
                 self.any_no_local = True
             if subscription.positions:
                 self.positions = True
+            if subscription.condition is not None:
+                self.conditional = True
             if subscription.identifier:
                 if self.identifiers is None:
                     self.identifiers = []

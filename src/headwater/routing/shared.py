@@ -85,6 +85,8 @@ class Group:
         self.sent_messages = 0  # to members so far
         self.number = 0
         """By which a journal knows it; 0: what waits in it is not on disk."""
+        self.gate: Subscription | None = None
+        """Has the condition that messages for the group have to meet; None: there is none."""
         self.is_held = False
         """Other brokers have members of it: it stays, with what waits in it, when it has none here."""
 

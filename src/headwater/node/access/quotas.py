@@ -16,6 +16,7 @@ from typing import Final
 
 from headwater.message import Message, Subscription, text_size
 from headwater.node.access.settings import AccessSettings
+from headwater.routing.conditions.condition import size_of
 from headwater.session.session import Session
 from headwater.session.waiting import UserQueues
 
@@ -32,7 +33,7 @@ FREE_IDS: Final = 16
 def subscription_size(subscription: Subscription) -> int:
     """The filter is there as it was written, and level by level; that of a shared one also in its two parts."""
     texts = 2 if subscription.share is None else 4
-    return SUBSCRIPTION_SIZE + texts * text_size(subscription.name)
+    return SUBSCRIPTION_SIZE + texts * text_size(subscription.name) + size_of(subscription.condition)
 
 
 def session_size(client_id: str, username: str | None) -> int:
@@ -169,6 +170,13 @@ class Quotas:
             self.count(session, size)
             if session.username is not None:
                 self.users[session.username].subscriptions += number
+
+    def room_for_another(self, session: Session, old: Subscription, new: Subscription) -> bool:
+        """Whether a subscription may take the place of an older one with the same filter."""
+        return self.has_room(session.username, subscription_size(new) - subscription_size(old))
+
+    def replaced(self, session: Session, old: Subscription, new: Subscription) -> None:
+        self.count(session, subscription_size(new) - subscription_size(old))
 
     def set_will(self, session: Session, will: Message | None) -> None:
         """The session has this will now, or none; whether there is room was asked before."""

@@ -336,6 +336,7 @@ def _subscription_fields(client_id: str, subscription: Subscription) -> Fields:
         "retain_as_published": subscription.retain_as_published,
         "retain_handling": subscription.retain_handling,
         "identifier": subscription.identifier or None,
+        "condition": None if subscription.condition is None else subscription.condition.text,
     }
 
 

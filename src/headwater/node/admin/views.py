@@ -29,6 +29,7 @@ class SubscriptionView(BaseModel):
     retain_as_published: bool
     retain_handling: int
     identifier: int | None
+    condition: str | None = Field(description="What messages have to meet (docs/content-filters.md).")
 
 
 class SessionView(BaseModel):

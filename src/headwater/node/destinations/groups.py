@@ -92,6 +92,45 @@ class SharedGroups(Destination):
         return not any(sharing.is_full(group) for group in self.groups)
 
 
+class ConditionalGroups(SharedGroups):
+    """Some of them have a condition: a message that does not meet it is nobody's."""
+
+    def __init__(self, sending: Sending, groups: list[Group]) -> None:
+        super().__init__(sending, groups)
+        self.one_by_one = True
+
+    def take0(self, run: Run) -> None:
+        for start in range(0, run.end - run.start, run.size):
+            self.deliver(message_at(self.sending, run, start), run.session)
+
+    def take1(self, run: Run) -> None:
+        self.deliver(self.sending.message1(run), run.session)
+
+    def deliver(self, message: Message, publisher: Session | None) -> None:
+        self.deliver_some(message, publisher, 0, len(self.groups))
+
+    def deliver_some(self, message: Message, publisher: Session | None, first: int, count: int) -> int:
+        sending = self.sending
+        behind = first + count
+        for group in self.groups[first:behind]:
+            if group.gate is None or sending.conditions.passes(group.gate, message, sending.now):
+                sending.sharing.deliver(group, message)
+        return behind if behind < len(self.groups) else 0
+
+    def choose(self, message: Message, publisher: Session | None, chosen: list[tuple[Session, Delivery]]) -> None:
+        sending = self.sending
+        for group in self.groups:
+            if group.gate is None or sending.conditions.passes(group.gate, message, sending.now):
+                sending.sharing.select(group, message, chosen)
+
+
+def shared_groups(sending: Sending, groups: list[Group]) -> SharedGroups:
+    for group in groups:
+        if group.gate is not None:
+            return ConditionalGroups(sending, groups)
+    return SharedGroups(sending, groups)
+
+
 def message_at(sending: Sending, run: Run, start: int) -> Message:
     """The QoS 0 packet that begins there, from the first on, as a message."""
     packet = run.data[run.start + start : run.start + start + run.size]

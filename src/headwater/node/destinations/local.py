@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from typing import Final, cast
 
+from headwater.node.destinations.conditional import Conditional
 from headwater.node.destinations.destination import Destination, Source
-from headwater.node.destinations.groups import SharedGroups
+from headwater.node.destinations.groups import shared_groups
 from headwater.node.destinations.members import Members
 from headwater.node.destinations.recipients import Recipients
 from headwater.node.plane.channel import Channel
 from headwater.node.plane.sending import Sending
-from headwater.routing.router import Route, Router
+from headwater.routing.router import Recipient, Route, Router
 from headwater.routing.topics import has_wildcard
 from headwater.routing.trie import Subscribers
 from headwater.session.session import Session
@@ -37,6 +38,18 @@ class _Found:
         self.route = route
         self.destinations = destinations
         self.subscribers: list[list[Subscribers]] = []
+
+
+def _has_wishes(recipient: Recipient, channel: Channel) -> bool:
+    """Whether it cannot be sent packets as they are."""
+    return (
+        recipient.any_no_local
+        or recipient.positions
+        or recipient.identifiers is not None
+        or channel.alias_limit_out > 0
+        or channel.max_packet_out > 0
+        or cast(Session, recipient.session).moving is not None
+    )
 
 
 class LocalRoutes(Source):
@@ -76,7 +89,12 @@ class LocalRoutes(Source):
         key: list[int] = []
         for recipient in route.recipients:
             key.append(id(recipient.session) << 3 | (4 if recipient.retain_as_published else 0) | recipient.qos)
-            if recipient.any_no_local or recipient.positions or recipient.identifiers is not None:
+            if (
+                recipient.any_no_local
+                or recipient.positions
+                or recipient.conditional
+                or recipient.identifiers is not None
+            ):
                 key.append(-id(recipient))
         for group in route.groups:
             key.append(-id(group))
@@ -92,28 +110,30 @@ class LocalRoutes(Source):
         """The recipients and groups of a route as destinations."""
         members = Members(self.sending)
         others = Recipients(self.sending)
+        conditional: Conditional | None = None
+        unconditional = 0
         for recipient in route.recipients:
             channel = cast("Channel | None", cast(Session, recipient.session).connection)
-            if channel is None:
-                others.add(recipient, False)
-            elif (
-                recipient.any_no_local
-                or recipient.positions
-                or recipient.identifiers is not None
-                or channel.alias_limit_out
-                or channel.max_packet_out
-                or cast(Session, recipient.session).moving is not None
-            ):
-                others.add(recipient, True)
+            plain = None if channel is None or _has_wishes(recipient, channel) else channel
+            if recipient.conditional:
+                if conditional is None:
+                    conditional = Conditional(self.sending)
+                conditional.add(recipient, plain, channel is not None)
+                continue
+            unconditional += 1
+            if plain is None:
+                others.add(recipient, channel is not None)
             else:
-                members.add(recipient, channel)
+                members.add(recipient, plain)
         made: list[Destination] = []
         if members.recipients:
             made.append(members)
-        if len(members.recipients) < len(route.recipients):
+        if len(members.recipients) < unconditional:
             made.append(others)
+        if conditional is not None:
+            made.append(conditional)
         if route.groups:
-            made.append(SharedGroups(self.sending, route.groups))
+            made.append(shared_groups(self.sending, route.groups))
         return made
 
     def _note(self, topic: str) -> None:

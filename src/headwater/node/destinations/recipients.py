@@ -8,10 +8,9 @@ from typing import cast
 from headwater.message import Delivery, Message
 from headwater.node.destinations.destination import Destination, Run
 from headwater.node.destinations.members import all_have_room, choose_recipients
-from headwater.node.plane.sending import Sending, message_of_packet
+from headwater.node.plane.sending import Sending
 from headwater.routing.router import Recipient
 from headwater.session.session import Session
-from headwater.wire.decode import FROM_CLIENT
 
 
 class Recipients(Destination):
@@ -42,11 +41,7 @@ class Recipients(Destination):
         sending = self.sending
         if not self.special:
             return
-        packet = run.data[run.start : run.end]
-        message = message_of_packet(packet, run.version, FROM_CLIENT, run.publisher, sending.now)
-        if run.commit:  # else it is not stored, and the position is that of another
-            message.commit = run.commit
-            message.position = run.position
+        message = sending.message0(run)
         session = run.session
         for recipient in self.special:
             sending.delivering.deliver(recipient, message, session)

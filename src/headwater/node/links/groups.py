@@ -29,7 +29,7 @@ from typing import Final
 from headwater.message import Message, Subscription
 from headwater.node.destinations.destination import Destination
 from headwater.node.destinations.fanouts import NOT_FOR_CLIENTS, Fanouts
-from headwater.node.destinations.groups import SharedGroups
+from headwater.node.destinations.groups import shared_groups
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.post import Post, Service
 from headwater.node.links.sending import GroupLink, OutgoingRuns, aged, packet_end
@@ -344,7 +344,7 @@ class SpanningGroups(Service):
         destination: Destination = self._nobody
         is_elsewhere = found is not None and found.spread.any_online_elsewhere
         if group is not None and len(group) and (group.any_online() or not is_elsewhere):
-            destination = SharedGroups(self.server.hot, [group])
+            destination = shared_groups(self.server.hot, [group])
         elif found is not None:
             self.flush()  # that nobody is here, before it goes back
             destination = found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.message import Delivery, Message
 from headwater.node.destinations.destination import Destination, Fanout, Run
 from headwater.node.destinations.fanouts import Fanouts, LocalPart
-from headwater.node.destinations.groups import SharedGroups, give1, message_at, plain_channel
+from headwater.node.destinations.groups import SharedGroups, give1, message_at, plain_channel, shared_groups
 from headwater.node.links.sending import GroupLink
 from headwater.node.plane.counters import SESSION_ENDED, Counters
 from headwater.node.plane.sending import HEADERS, Sending
@@ -69,8 +69,18 @@ class SpanningGroup(Destination):
             found = self.links[node.node] = self.groups.link(node.node, self.spread.name)
         return found
 
+    def _holds(self, message: Message) -> bool:
+        """Whether the message meets the condition of the members here, which is that of all (another node asks as
+        well)."""
+        gate = self.group.gate
+        return gate is None or self.sending.conditions.passes(gate, message, self.sending.now)
+
     def take0(self, run: Run) -> None:
         sending = self.sending
+        if self.group.gate is not None:
+            for start in range(0, run.end - run.start, run.size):
+                self.deliver(message_at(sending, run, start), run.session)
+            return
         if sending.open:
             sending.settle_all()
         self.groups.used(self.spread.name)
@@ -114,6 +124,9 @@ class SpanningGroup(Destination):
         self.link(node).take0(part)
 
     def take1(self, run: Run) -> None:
+        if self.group.gate is not None:
+            self.deliver(self.sending.message1(run), run.session)
+            return
         self.groups.used(self.spread.name)
         node = self._choose(run.topic.decode(), run.publisher)
         if node is not None:
@@ -122,6 +135,8 @@ class SpanningGroup(Destination):
             give1(self.sending, self.group, self._member, run)
 
     def deliver(self, message: Message, publisher: Session | None) -> None:
+        if not self._holds(message):
+            return
         self.groups.used(self.spread.name)
         node = self._choose(message.topic, message.publisher)
         if node is not None:
@@ -130,6 +145,8 @@ class SpanningGroup(Destination):
             self.sending.sharing.give(self.group, self._member, message)
 
     def choose(self, message: Message, publisher: Session | None, chosen: list[tuple[Session, Delivery]]) -> None:
+        if not self._holds(message):
+            return
         self.groups.used(self.spread.name)
         node = self._choose(message.topic, message.publisher)
         if node is not None:
@@ -204,7 +221,7 @@ class OwnGroups(LocalPart):
         if len(rest) == len(destination.groups):
             less.append(destination)
         elif rest:
-            less.append(SharedGroups(self.sending, rest))
+            less.append(shared_groups(self.sending, rest))
         if len(self._less) >= MOST_TOPICS:
             self._less.clear()
         self._less[id(destination)] = (destination, less)

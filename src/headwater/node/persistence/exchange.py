@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headwater.message import NEVER, Message
+from headwater.routing.conditions.condition import condition_of
 from headwater.routing.topics import ANY_LEVELS, check_filter, check_name, split_shared
 from headwater.wire.primitives import FOR_EVER, UINT16_MAX
 
@@ -46,6 +47,11 @@ def _topic(value: str) -> str:
 def _filter(value: str) -> str:
     share, filter = split_shared(value)
     check_filter(filter if share is not None else value, ANY_LEVELS)
+    return value
+
+
+def _is_condition(value: str) -> str:
+    condition_of(value)
     return value
 
 
@@ -151,6 +157,7 @@ class SubscriptionLine(Line):
     identifier: Annotated[int, Field(ge=0, le=268_435_455)] = 0
     positions: bool = False
     retained_pending: bool = False
+    condition: Annotated[str, AfterValidator(_is_condition)] | None = None
 
 
 class ReceivedLine(Line):

@@ -141,6 +141,8 @@ def _subscription(client_id: str, key: bytes, record: bytes) -> list[Line]:
     for option in ("no_local", "retain_as_published", "retain_handling", "identifier", "positions", "retained_pending"):
         if getattr(found, option):
             line[option] = getattr(found, option)
+    if found.condition is not None:
+        line["condition"] = found.condition.source
     return [line]
 
 

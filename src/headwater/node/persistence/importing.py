@@ -61,6 +61,7 @@ from headwater.node.persistence.records import (
 )
 from headwater.node.persistence.rocks import RocksBackend
 from headwater.node.persistence.schema import SCHEMA, open_folder
+from headwater.routing.conditions.condition import condition_of
 from headwater.routing.topics import SHARE_PREFIX, split_shared
 from headwater.session.journaled import DurableDelivery, JournaledMessage
 
@@ -262,6 +263,8 @@ class Import:
             identifier=line.identifier,
             positions=line.positions,
         )
+        if line.condition is not None:
+            subscription.condition = condition_of(line.condition)
         subscription.retained_pending = line.retained_pending and not line.filter.startswith(SHARE_PREFIX)
         key = subscription_key(self._session_of(line.client_id), line.filter)
         self._puts.append((key, subscription_record(subscription)))

@@ -1,7 +1,7 @@
 """Keys and values of what is on disk, schema 1.
 
     s <number>            session          JSON: client id, expiry, user, will
-    u <number> <name>     subscription     its options; the name as the client wrote it
+    u <number> <name>     subscription     its options and, behind them, its condition; the name as the client wrote it
     i <number> <id>       a QoS 2 packet id received from the client and not released
     g <number>            shared group     JSON: share, filter; it owns what waits for any of its members
     q <owner> <number>    delivery         message number, QoS, flags, packet id …, in the order in which they came
@@ -22,6 +22,7 @@ import struct
 from typing import Final, cast
 
 from headwater.message import NEVER, Message, Subscription
+from headwater.routing.conditions.condition import condition_of
 from headwater.routing.topics import split_shared
 from headwater.session.journaled import DurableDelivery, JournaledMessage
 from headwater.session.session import Session
@@ -235,11 +236,12 @@ def subscription_record(subscription: Subscription) -> bytes:
         flags |= _POSITIONS
     if subscription.retained_pending:
         flags |= _RETAINED_PENDING
-    return _SUBSCRIPTION.pack(subscription.qos, flags, subscription.identifier)
+    record = _SUBSCRIPTION.pack(subscription.qos, flags, subscription.identifier)
+    return record if subscription.condition is None else record + subscription.condition.source.encode()
 
 
 def subscription_in(name: str, record: bytes) -> Subscription:
-    qos, flags, identifier = _SUBSCRIPTION.unpack(record)
+    qos, flags, identifier = _SUBSCRIPTION.unpack_from(record)
     subscription = Subscription(
         name,
         qos,
@@ -251,6 +253,8 @@ def subscription_in(name: str, record: bytes) -> Subscription:
     )
     subscription.share, subscription.filter = split_shared(name)
     subscription.retained_pending = bool(flags & _RETAINED_PENDING)
+    if len(record) > _SUBSCRIPTION.size:
+        subscription.condition = condition_of(record[_SUBSCRIPTION.size :].decode())
     return subscription
 
 

@@ -13,6 +13,7 @@ from headwater.node.destinations.destination import Run
 from headwater.node.plane.channel import Channel
 from headwater.node.plane.counters import Counters
 from headwater.node.plane.turn import Turn
+from headwater.routing.conditions.condition import Conditions
 from headwater.routing.shared import Group
 from headwater.session.outbound import Flight
 from headwater.session.translate import message_of
@@ -50,6 +51,8 @@ def header(first_byte: int, remaining: int) -> bytes:
 
 
 class Sending(Turn):
+    conditions: Conditions
+
     def __init__(self, stats: Counters, budget: Budget) -> None:
         super().__init__(stats, budget)
         self.decoded: Message | None = None
@@ -133,6 +136,14 @@ class Sending(Turn):
         answers = PINGRESPS[: 2 * count] if count <= PINGS else b"\xd0\x00" * count
         channel.write(answers)
         return pos
+
+    def message0(self, run: Run) -> Message:
+        """The message of the only packet of a QoS 0 run."""
+        message = message_of_packet(run.data[run.start : run.end], run.version, FROM_CLIENT, run.publisher, self.now)
+        if run.commit:  # else it is not stored, and the position is that of another
+            message.commit = run.commit
+            message.position = run.position
+        return message
 
     def message1(self, run: Run) -> Message:
         """The message of a QoS 1 packet. Those for whom it has to wait come one after another, and have one between

@@ -28,6 +28,7 @@ from headwater.node.plane.counters import Counters
 from headwater.node.plane.loop import Plane
 from headwater.node.plane.timers import Timers
 from headwater.node.protocol.hotpath import HotPath
+from headwater.routing.conditions.condition import Conditions
 from headwater.routing.dispatcher_rules import DispatcherRules
 from headwater.routing.retained import Retained
 from headwater.routing.router import Router
@@ -151,7 +152,9 @@ class Core(Slow):
         retained = Retained(config.max_retained, config.max_retained_bytes)
         self.router = Router(retained, Groups(self.dispatcher_rules.new), config.overlapping == "merge")
         self.timers = Timers()
+        self.conditions = Conditions(config.conditions.max_payload, config.conditions.max_memory)
         self.hot = HotPath(self.router, self.stats, self.budget)
+        self.hot.conditions = self.conditions
         self.hot.slow = self
         self.background = self.hot.background
         self.plane = Plane(self.hot, self.timers)

@@ -260,7 +260,7 @@ class RetainedSender:
             if delivery.qos and not outbound.may_fly():
                 return self._wait(session, pending)
             ready.pop()
-            self._place(session, delivery)
+            self._place(session, subscription, delivery)
             if channel.out_size > MUCH:
                 self.core.hot.transmit(channel)
                 if channel.state != CONNECTED:
@@ -293,13 +293,17 @@ class RetainedSender:
             return None
         if message.owner is not None and not self.may_still_publish(message):
             return None
+        if subscription.condition is not None and not core.conditions.holds_first(subscription, message):
+            return None
         identifiers = [subscription.identifier] if subscription.identifier else None
         delivery = Delivery(message, min(message.qos, subscription.qos), True, identifiers)
         delivery.positions = subscription.positions
         return delivery
 
-    def _place(self, session: Session, delivery: Delivery) -> None:
+    def _place(self, session: Session, subscription: Subscription, delivery: Delivery) -> None:
         message = delivery.message
+        if subscription.memory is not None:
+            self.core.conditions.sent(subscription, message, self.core.hot.now)
         self.placing = True
         try:
             self.delivering.offer(session, delivery)
@@ -330,6 +334,6 @@ class RetainedSender:
                     continue
                 if session.outbound.policy != DROP_OLDEST and not session.outbound.has_room(delivery):
                     return False
-                self._place(session, delivery)
+                self._place(session, subscription, delivery)
                 pending.bring_ahead(subscription.filter, topic)
         return True

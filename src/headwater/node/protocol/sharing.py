@@ -245,6 +245,9 @@ class Sharing(Share):
             if delivery.message.expires_at <= now:
                 self._drop(group, delivery, EXPIRED)
                 continue
+            if group.gate is not None and not self.core.conditions.holds_first(group.gate, delivery.message):
+                self.delivering.forget(delivery)  # it came when the group had another condition, or none
+                continue
             group.dispatcher.taken(member, now)
             self._offer(group, member, delivery.message)
             self.delivering.forget(delivery)

@@ -87,6 +87,45 @@ class Statistics(_Copy):
         labels=("reason",),
         doc=f"By reason: {REASONS}.",
     )
+    conditions: int = gauge(
+        "Different conditions that subscriptions have now.", lambda server: len(server.conditions.by_text)
+    )
+    conditions_evaluated: int = counter(
+        "Evaluations of conditions: once for each message and different one.",
+        lambda server: server.conditions.tally.evaluated,
+    )
+    condition_passed: int = counter(
+        "Times that a condition let a message through to a subscriber or group.",
+        lambda server: server.conditions.tally.passed,
+        name="condition_messages",
+        labels=("outcome",),
+        samples=lambda now: {("passed",): now.condition_passed},
+    )
+    condition_suppressed: int = counter(
+        "Times that a condition held a message back.",
+        lambda server: server.conditions.tally.suppressed,
+        name="condition_messages",
+        labels=("outcome",),
+        samples=lambda now: {("suppressed",): now.condition_suppressed},
+    )
+    conditions_refused: int = counter(
+        "Subscriptions refused because of their condition.", lambda server: server.conditions.tally.refused
+    )
+    conditions_unread: int = counter(
+        "Payloads that were longer than conditions look into.",
+        lambda server: server.conditions.tally.unread,
+        doc="Setting `conditions.max_payload`.",
+    )
+    conditions_memory: int = gauge(
+        "Bytes of what subscriptions remember for `changed` and `limit`.",
+        lambda server: server.conditions.budget.used,
+        name="conditions_memory_bytes",
+    )
+    conditions_forgotten: int = counter(
+        "Topics that were forgotten for want of room.",
+        lambda server: server.conditions.budget.forgotten,
+        doc="Setting `conditions.max_memory`; their next message is let through.",
+    )
     messages_refused: int = counter(
         "Messages whose publisher may not publish there.", lambda server: server.access.refused_publishes
     )

@@ -8,9 +8,12 @@ from headwater.message import POSITION_PROPERTY, Subscription
 from headwater.node.access.access import Access
 from headwater.node.plane.background import BackgroundTask
 from headwater.node.plane.channel import Channel
+from headwater.node.protocol.conditioning import Asked, Conditioning
 from headwater.node.protocol.core import ClientTask, Core
 from headwater.node.protocol.retained_sender import MORE, UNREAD, RetainedSender
 from headwater.node.protocol.sharing import Sharing
+from headwater.routing.conditions.condition import ContentCondition
+from headwater.routing.conditions.written import FILTER_PROPERTY, MARK, parts_of
 from headwater.routing.topics import (
     SHARE_PREFIX,
     FilterTooDeep,
@@ -22,7 +25,7 @@ from headwater.routing.topics import (
 from headwater.session.session import Session
 from headwater.wire.decode import FilterList
 from headwater.wire.errors import RemoteProtocolError
-from headwater.wire.packets import V5, Packet, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
+from headwater.wire.packets import V5, Packet, Properties, Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
 from headwater.wire.reasons import (
     MALFORMED_PACKET,
     NO_SUBSCRIPTION_EXISTED,
@@ -43,6 +46,8 @@ SOME: Final = 8
 """Topic filters that are dealt with between two looks at the clock."""
 SOME_TEXT: Final = 16384
 """Characters of them after which there are no more: long ones take as long as many."""
+READING: Final = 16
+"""Characters of a topic filter that take as long as one of a condition."""
 
 
 class _Subscribe(ClientTask):
@@ -65,6 +70,10 @@ class _Subscribe(ClientTask):
         self.identifier = 0
         self.positions = False
         self.parts: list[Parts | None] = []
+        self.asked: Asked | None = None
+        """What it asks for with its user property; None: conditions are not enabled."""
+        self.conditions: list[ContentCondition | None] = []
+        """As many as `parts`, if there are any."""
         self.reasons: list[int] = []
         self.is_answered = False
         self.is_held = False
@@ -94,7 +103,7 @@ class _Subscribe(ClientTask):
         if done < len(self.requests):
             text = 0
             for number in range(done, min(done + SOME, len(self.requests))):
-                self._subscribe(self.requests[number], self.parts[number])
+                self._subscribe(number)
                 text += len(self.requests[number].filter)
                 if text >= SOME_TEXT:
                     break
@@ -105,7 +114,7 @@ class _Subscribe(ClientTask):
                 self.channel.waits = self
                 return True
             self.is_answered = True
-            self.core.send(self.channel, Suback(self.packet_id, self.reasons))
+            self._answer()
             if self.session.durable:
                 self.core.promise(self.channel)
             self.subscribing.retained_sender.take_over(self.session, self)
@@ -123,13 +132,41 @@ class _Subscribe(ClientTask):
         """All requests are looked at before one takes effect: a packet that breaks the protocol has none."""
         text = 0
         for request in self.requests[first : first + 4 * SOME]:
-            self.parts.append(self.subscribing.allowed_parts(self.channel, request))
-            text += len(request.filter)
+            if self.asked is None:
+                self.parts.append(self.subscribing.allowed_parts(self.channel, request))
+                text += len(request.filter)
+            else:
+                text += self._look_at_condition(request, self.asked)
             if text >= SOME_TEXT:
                 break
 
-    def _subscribe(self, request: SubscribeRequest, parts: Parts | None) -> None:
+    def _look_at_condition(self, request: SubscribeRequest, asked: Asked) -> int:
+        """The same for one that may have a condition."""
+        bare, condition, is_right = self.subscribing.conditioning.split(request, asked)
+        self.requests[len(self.parts)] = bare
+        parts = self.subscribing.allowed_parts(self.channel, bare)
+        self.parts.append(parts if is_right else None)
+        self.conditions.append(condition)
+        if not is_right:
+            self.core.conditions.tally.refused += 1
+        return len(bare.filter) + READING * (len(request.filter) - len(bare.filter))
+
+    def _answer(self) -> None:
+        """With what is wrong, or with the condition that counts, for clients that want to be told."""
         channel = self.channel
+        asked = self.asked
+        properties: Properties | None = None
+        if asked is not None:
+            properties = channel.problem(asked.problem)
+            if properties is None and asked.condition is not None and channel.wants_problem_information:
+                properties = Properties(user_properties=[(FILTER_PROPERTY, asked.condition.text)])
+        if properties is None or not self.core.send(channel, Suback(self.packet_id, self.reasons, properties)):
+            self.core.send(channel, Suback(self.packet_id, self.reasons))
+
+    def _subscribe(self, number: int) -> None:
+        channel = self.channel
+        request = self.requests[number]
+        parts = self.parts[number]
         subscription = Subscription(
             request.filter,
             min(request.qos, channel.max_qos),
@@ -139,7 +176,12 @@ class _Subscribe(ClientTask):
             identifier=self.identifier,
             positions=self.positions,
         )
+        asked = self.asked
+        if asked is not None:
+            subscription.condition = self.conditions[number]
         reason = self.subscribing.subscribe_one(channel, self.session, request.filter, parts, subscription)
+        if asked is not None and reason == TOPIC_FILTER_INVALID and not asked.problem:
+            asked.problem = self.subscribing.refused_because
         if reason >= UNSPECIFIED_ERROR and channel.version != V5:
             reason = UNSPECIFIED_ERROR
         self.reasons.append(reason)
@@ -238,7 +280,10 @@ class Subscribing:
         self.access = access
         self.retained_sender = retained_sender
         self.sharing = sharing
+        self.conditioning = Conditioning(core)
         self.count = 0
+        self.refused_because = ""
+        """Why a subscription was refused last, if there is more to say than its reason code."""
 
     def packet(self, channel: Channel, packet: Packet) -> bool:
         """Deal with a packet if it is one of these."""
@@ -268,6 +313,9 @@ class Subscribing:
             if packet.properties.subscription_identifiers:
                 work.identifier = packet.properties.subscription_identifiers[0]
             work.positions = (POSITION_PROPERTY, "yes") in (packet.properties.user_properties or [])
+        if self.conditioning.enabled:
+            work.asked = self.conditioning.asked(packet)
+            work.requests = list(requests)
         if work.identifier and not core.config.subscription_identifier_available:
             raise RemoteProtocolError(
                 SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED, "subscription identifiers are not supported"
@@ -278,12 +326,16 @@ class Subscribing:
         session = channel.session
         assert session is not None
         filters = self.core.hooks.transform("unsubscribe", packet.filters, channel)
+        if self.conditioning.enabled:
+            known = session.subscriptions
+            filters = [name if MARK not in name or name in known else parts_of(name)[0] for name in filters]
         return _Unsubscribe(self, channel, session, packet.packet_id, filters)
 
     def subscribe_one(
         self, channel: Channel, session: Session, name: str, parts: Parts | None, subscription: Subscription
     ) -> int:
         """Make one subscription, or say why not; `parts` are `allowed_parts`."""
+        self.refused_because = ""
         if parts is None:
             return TOPIC_FILTER_INVALID
         subscription.share, subscription.filter = parts
@@ -296,15 +348,24 @@ class Subscribing:
             return QUOTA_EXCEEDED
         if is_new and not self.access.quotas.room_for_subscription(session, subscription):
             return QUOTA_EXCEEDED
+        if subscription.share is not None:
+            self.refused_because = self.conditioning.problem_of(session, subscription)
+            if self.refused_because:
+                self.core.conditions.tally.refused += 1
+                return TOPIC_FILTER_INVALID
+        if old is not None and not self.access.quotas.room_for_another(session, old, subscription):
+            return QUOTA_EXCEEDED
         session.subscriptions[name] = subscription
         self._retained_for(session, subscription, old)
         if subscription.share is not None and channel.backlog_size == 0:
             channel.shares = True
-        self._route(session, subscription)
+        self._route(session, subscription, old)
         self.keep(session, name, subscription)
-        if is_new:
+        if old is None:
             self.count += 1
             self.access.quotas.subscribed(session, subscription)
+        else:
+            self.access.quotas.replaced(session, old, subscription)
         return subscription.qos
 
     def _retained_for(self, session: Session, subscription: Subscription, old: Subscription | None) -> None:
@@ -326,16 +387,19 @@ class Subscribing:
         self.count += 1
         if subscription.retained_pending:
             self.retained_sender.owe(session, subscription)
-        self._route(session, subscription)
+        self._route(session, subscription, None)
         if subscription.share is not None:
             self.core.router.groups.set_online(session, False)
 
-    def _route(self, session: Session, subscription: Subscription) -> None:
+    def _route(self, session: Session, subscription: Subscription, old: Subscription | None) -> None:
         if subscription.positions and subscription.share is not None and self.core.coordinator is not None:
             self.core.coordinator.groups_ask = True
         if subscription.share is not None:
             session.in_groups = True
+        self.conditioning.began(subscription, old)
         self.core.router.subscribe(session, subscription)
+        if subscription.share is not None:
+            self.conditioning.joined(subscription)
 
     def keep(self, session: Session, name: str, subscription: Subscription) -> None:
         journal = self.core.journal
@@ -423,5 +487,6 @@ class Subscribing:
         share = subscription.share
         group = None if share is None else self.core.router.groups.get(share, subscription.filter)
         self.core.router.unsubscribe(session, subscription)
+        self.conditioning.ended(subscription, group)
         if group is not None:
             self.sharing.left(session, group)
