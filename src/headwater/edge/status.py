@@ -149,15 +149,26 @@ def decode(value: object) -> EdgeStatus:
 
 
 def _node(row: Mapping[str, Any]) -> EdgeNode:
-    texts = [_field(row, name, str) for name in ("store", "rest", "mqtt", "state")]
     return EdgeNode(
-        _field(row, "node", str), _field(row, "edge", str), _texts(row, "roles"), *texts, _field(row, "ready", bool)
+        node=_field(row, "node", str),
+        edge=_field(row, "edge", str),
+        roles=_texts(row, "roles"),
+        store=_field(row, "store", str),
+        rest=_field(row, "rest", str),
+        mqtt=_field(row, "mqtt", str),
+        state=_field(row, "state", str),
+        ready=_field(row, "ready", bool),
     )
 
 
 def _ownership(row: Mapping[str, Any]) -> Ownership:
-    texts = [_field(row, name, str) for name in ("filter", "node", "store")]
-    return Ownership(*texts, _field(row, "epoch", int), _field(row, "state", str))
+    return Ownership(
+        filter=_field(row, "filter", str),
+        node=_field(row, "node", str),
+        store=_field(row, "store", str),
+        epoch=_field(row, "epoch", int),
+        state=_field(row, "state", str),
+    )
 
 
 def _move(row: Mapping[str, Any]) -> Move:
@@ -175,7 +186,9 @@ def _move(row: Mapping[str, Any]) -> Move:
 def _stretch(row: Mapping[str, Any]) -> Stretch:
     last = row.get("to")
     return Stretch(
-        *(_field(row, name, str) for name in ("id", "node", "url")),
+        id=_field(row, "id", str),
+        node=_field(row, "node", str),
+        url=_field(row, "url", str),
         filters=_texts(row, "filters"),
         epoch=_field(row, "epoch", int),
         first=_field(row, "from", int),
