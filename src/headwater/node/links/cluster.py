@@ -28,6 +28,7 @@ from headwater.node.links.link import Link
 from headwater.node.links.links import Links
 from headwater.node.links.listening import LinkDoor
 from headwater.node.links.observing import Observer
+from headwater.node.links.owning import Owning
 from headwater.node.links.redialing import Redialing
 from headwater.node.links.resolving import Resolver
 from headwater.node.links.seeking import Seeking
@@ -49,6 +50,8 @@ ALL: Final = ("0.0.0.0", "::", "*")
 class Cluster:
     """Made from settings; `open` listens, `start` begins when what is on disk has been recovered."""
 
+    owning: Owning | None = None
+    """None: the node is of no edge."""
     _links: Links | None = None
     """None until `start`, like the other parts."""
     _gossiping: Gossiping
@@ -86,6 +89,7 @@ class Cluster:
         links = Links(self._server, self.settings, identity.node, identity.boot, self._secret)
         links.spooling.since = identity.since
         self._make_parts(links)
+        self._join_edge(links)
         for node in links.spooling.members:
             links.join(node, is_known=True)
         links.start()
@@ -119,6 +123,20 @@ class Cluster:
         )
         self._catching_up = CatchingUp(links, entry, self._is_alone, self._phase_changed, self.settings.catch_up_wait)
         self._links = links
+
+    def _join_edge(self, links: Links) -> None:
+        config = self._server.config
+        if not config.edge.enabled:
+            return
+        owning = self.owning = Owning(links, config.edge)
+        if not owning.rest_url and config.rest.enabled and config.rest.port:
+            host = socket.gethostname() if config.rest.host in ALL else config.rest.host
+            scheme = "https" if config.rest.certificate else "http"
+            owning.rest_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.rest.port}"
+        owning.declared = self._gossiping.declare
+        links.join_edge(owning)
+        self._gossiping.declare(owning.values())
+        self._gossiping.looked = owning.look_at
 
     def serves_at(self, addresses: list[tuple[str, int]]) -> None:
         """Where this node's clients connect, for others to show, and never to be dialed."""
