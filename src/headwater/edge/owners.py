@@ -228,8 +228,8 @@ class Owners:
         if part.delivers:
             return self.node
         found = [node for node, each in self.declared.items() if DELIVERY in each.roles and each.edge == part.edge]
-        if now in found or (now in members and now not in self.declared):
-            return now
+        if now in members and now not in self.declared:  # it has not been heard of since the start
+            found.append(now)
         return min(found, default="")
 
     def next_view(self) -> View | None:

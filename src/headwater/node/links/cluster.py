@@ -93,6 +93,8 @@ class Cluster:
         for node in links.spooling.members:
             links.join(node, is_known=True)
         links.start()
+        if self.owning is not None:
+            self._gossiping.declare(self.owning.values())
         self._wills.begin(links)
         self._seeking.begin()
         self._door.start()
@@ -135,7 +137,6 @@ class Cluster:
             owning.rest_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.rest.port}"
         owning.declared = self._gossiping.declare
         links.join_edge(owning)
-        self._gossiping.declare(owning.values())
         self._gossiping.looked = owning.look_at
 
     def serves_at(self, addresses: list[tuple[str, int]]) -> None:

@@ -121,7 +121,7 @@ class Links(Source):
     def join_edge(self, owning: Owning) -> None:
         """Before anybody is a member: who is told first by which view messages come."""
         self.owning = owning
-        owning.start()
+        self.post.add(owning)
 
     def start(self) -> None:
         """Before clients are served: what they subscribe to is told from now on, and what was known is known again."""
@@ -133,6 +133,8 @@ class Links(Source):
             self.groups.start()
         server.router.feed.listen(self._feed)
         self.retaining.start()
+        if self.owning is not None:
+            self.owning.start()
         if self.sessions is not None:
             self.post.add(self.sessions)
             self.sessions.start()

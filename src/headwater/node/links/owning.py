@@ -112,16 +112,17 @@ class Owning(Service):
             view = said.decode(value)
             assert isinstance(view, View)
             owners.hear(key[len(HEARD) :].decode(), view)
+        self._scope.table = owners.view.table
         store = self.server.hot.own_fanouts.store
         if isinstance(store, Storing):
             self.store_id = store.coordinator.store_id
             self.server.hot.own_fanouts.store = store.within(self._scope)
 
     def start(self) -> None:
-        """Before anybody is a member, and before clients are served."""
+        """When the members are known that were there before the start; before clients are served."""
         self.owners.begin(self.settings.owns, self._position, time.time())
-        self.links.post.add(self)
         self._change()
+        self._keep()
 
     @property
     def _position(self) -> int:
@@ -220,6 +221,8 @@ class Owning(Service):
 
     def fanouts_of(self, table: Table) -> Fanouts:
         """Where messages go that were published by this view."""
+        if table.rest != self.node:
+            table = table.with_rest("")  # which other node it is makes no difference here
         found = self._fanouts.get(table)
         if found is None:
             scope = TableScope(self.node, table)
