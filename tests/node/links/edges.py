@@ -71,6 +71,11 @@ class EdgeNode(Node):
         return True
 
     @property
+    def waits(self) -> bool:
+        """Whether something that has come is not applied."""
+        return any(link.receiving is not None and link.receiving.held for link in self.links.up.values())
+
+    @property
     def rows(self) -> list[Entry]:
         return self.broker.rows() if isinstance(self.broker, StoringBroker) else []
 
@@ -114,11 +119,14 @@ class EdgeNet(Net):
 
     def settle(self) -> None:
         super().settle()
-        for _ in range(100):
+        for _ in range(200):
             if not self.gossip():
-                return
+                if not any(node.waits for node in self.nodes):
+                    return
+                for node in self.nodes:
+                    node.broker.later(0.03)
             super().settle()
-        raise AssertionError("gossip does not come to an end")
+        raise AssertionError("it does not come to an end")
 
     def later(self, seconds: float) -> None:
         for node in self.nodes:
