@@ -119,10 +119,12 @@ class EdgeNet(Net):
 
     def settle(self) -> None:
         super().settle()
+        patience = 10
         for _ in range(200):
             if not self.gossip():
-                if not any(node.waits for node in self.nodes):
+                if not patience or not any(node.waits for node in self.nodes):
                     return
+                patience -= 1
                 for node in self.nodes:
                     node.broker.later(0.03)
             super().settle()

@@ -26,7 +26,7 @@ from headwater.edge import messages as said
 from headwater.edge.declaration import Declaration
 from headwater.edge.messages import Answer, Order, Seen, View
 from headwater.edge.owners import Owners, Part, Refused
-from headwater.edge.ownership import Table
+from headwater.edge.ownership import Table, check_owned
 from headwater.node.delivery.storing import Storing
 from headwater.node.destinations.destination import Scope
 from headwater.node.destinations.fanouts import Fanouts
@@ -99,6 +99,7 @@ class Owning(Service):
         self._serial = 0
         self._timer: Timer | None = None
         self._declares = False
+        self._was_declared: Declaration | None = None
         self._told_unowned = -TELL_AGAIN
         self._restore()
 
@@ -168,6 +169,7 @@ class Owning(Service):
             self._moved_away(ending - set(owners.endings))
         if is_changed:
             self._keep()
+        if is_changed or self._declaration() != self._was_declared:  # for whom a move waits is told, too
             self.declare_soon()
 
     def _moved_away(self, ended: set[Any]) -> None:
@@ -361,7 +363,8 @@ class Owning(Service):
 
     def values(self) -> dict[str, bytes]:
         """For the map of this node in the cluster's gossip."""
-        return declaring.encode(self._declaration(), self._serial)
+        self._was_declared = self._declaration()
+        return declaring.encode(self._was_declared, self._serial)
 
     def _declaration(self) -> Declaration:
         return self.owners.declaration(self.store_id, self.rest_url)
@@ -387,6 +390,11 @@ class Owning(Service):
 
     def order(self, node: str, filter: str, joins: bool, is_dry: bool, done: Callable[[bool, str], None]) -> None:
         """Have a node own a filter from now on; `done` is told whether it does, and why not. In a turn."""
+        try:
+            check_owned(filter)
+        except InvalidTopicFilter as error:
+            done(False, str(error))
+            return
         if node == self.node:
             done(*self._carried_out(filter, joins, is_dry))
             return
