@@ -9,16 +9,19 @@ all `stores` that overlap its filters has every message once, whatever has been 
 the messages of `filters` that one store took while its node owned them, positions `from` to `to`, both included. `to`
 is null while it goes on. One store may have several rows for a filter, if topics came back to it.
 
-For the order of one publisher's messages in a topic: of rows whose filters overlap, that with the smaller `epoch` comes
-first, and is whole when its `to` is known. Until then (`moves` says whom it waits for) its end may still grow, while
-the next row has begun already.
+For the order of one publisher's messages in a topic (`stretches_of`): of each store, the rows of the most specific
+filter that matches the topic count, and of these rows, that with the smaller `epoch` comes first. One is whole when its
+`to` is known. Until then (`moves` says whom it waits for) its end may still grow, while the next one has begun already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeVar
+
+from headwater.edge.ownership import specificity
+from headwater.routing.topics import matches
 
 RECEIVING: Final = "receiving"
 DELIVERY: Final = "delivery"
@@ -121,6 +124,22 @@ class EdgeStatus:
     def owner_of(self, filter: str) -> str:
         """The node that has exactly this filter; "": it is not in the table."""
         return next((each.node for each in self.ownership if each.filter == filter), "")
+
+
+def stretches_of(status: EdgeStatus, topic: str) -> list[Stretch]:
+    """Where messages of a topic are, in the order of each publisher's messages."""
+    found: dict[str, list[Stretch]] = {}
+    for stretch in status.stores:
+        for filter in stretch.filters:
+            if matches(filter, topic):
+                of_store = found.setdefault(stretch.id, [])
+                known = of_store[0].filters[0] if of_store else ""
+                if known and specificity(filter) > specificity(known):
+                    continue
+                if known and specificity(filter) < specificity(known):
+                    of_store.clear()
+                of_store.append(replace(stretch, filters=(filter,)))
+    return sorted((each for some in found.values() for each in some), key=lambda each: (each.epoch, each.first))
 
 
 def encode(status: EdgeStatus) -> dict[str, Any]:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
-from typing import Any
-
 import pytest
 
-from headwater.disk.crash_points import EDGE_POINTS
-from headwater.node.links import owning
-from headwater.wire.packets import Puback, Pubrec, Pubrel
 from tests.node.links.edges import EdgeNet, EdgeNode, client_of
-from tests.node.links.memory import payloads, publish, subscribe
-from tests.node.memory import Client
+from tests.node.links.memory import publish
 
 FILTER = "plant/2/#"
 

@@ -10,12 +10,14 @@ of people, and what they see (observing.py).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headwater.edge.status import EdgeStatus
 from headwater.node.links.catching_up import CatchingUp
 from headwater.node.links.contexts import LinkContexts, identities
 from headwater.node.links.dialing import Dialer
@@ -306,6 +308,32 @@ class Cluster:
         self._started()
         view = self._observer.view(self.address)
         return view._replace(not_ready=self.not_ready, drain=self._draining.view())
+
+    # ---- its edge ------------------------------------------------------------------------------------------------
+
+    def edge(self) -> EdgeStatus | None:
+        """None: the node is of no edge. Raises ValueError if it has not started."""
+        self._started()
+        return None if self.owning is None else self.owning.status(self._gossiping.view(self._server.hot.now))
+
+    async def own_filter(self, filter: str, to: str, is_dry: bool) -> str:
+        """Have another node own a filter; "" for `to`: that of the filter around it. What has come of it. Raises
+        ValueError."""
+        if self.owning is None:
+            raise ValueError(f"node {self.node} is part of no edge (edge.name)")
+        answer: asyncio.Future[tuple[bool, str]] = asyncio.get_running_loop().create_future()
+
+        def done(is_done: bool, text: str) -> None:
+            if not answer.done():
+                answer.set_result((is_done, text))
+
+        with self._server.turn():
+            node = to or self.owning.owner_around(filter)
+            self.owning.order(node, filter, not to, is_dry, done)
+        is_done, text = await answer
+        if not is_done:
+            raise ValueError(text)
+        return text
 
     @property
     def links(self) -> Links:

@@ -19,6 +19,7 @@ from typing import Final
 from headwater.build_info import version_line
 from headwater.node.links.link import Link
 from headwater.node.links.links import Links
+from headwater.node.links.view import MQTT_KEY, PHASE_KEY
 from headwater.peering.frames.frame import Gossip
 from headwater.peering.membership.membership import Membership, MemberView, Outgoing
 from headwater.peering.membership.messages import MalformedGossip
@@ -26,10 +27,7 @@ from headwater.peering.membership.roster import State, Timing
 
 log = logging.getLogger("headwater.cluster")
 
-MQTT_KEY: Final = "mqtt"
 SOFTWARE_KEY: Final = "software"
-PHASE_KEY: Final = "phase"
-"""What a node does that takes no clients."""
 PASSING_KEY: Final = "passing"
 """In the map of a node that cannot come back: who holds it for dead forgets it at once."""
 

@@ -17,29 +17,33 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.disk.crash_points import crash_point
 from headwater.edge import declaration as declaring
 from headwater.edge import messages as said
 from headwater.edge.declaration import Declaration
-from headwater.edge.messages import Answer, Order, Seen, View
+from headwater.edge.messages import Answer, Order, View
 from headwater.edge.owners import Owners, Part, Refused
 from headwater.edge.ownership import Table, check_owned
+from headwater.edge.seeing import Seen, status_of
+from headwater.edge.status import EdgeStatus
 from headwater.node.delivery.storing import Storing
 from headwater.node.destinations.destination import Scope
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.edge_settings import EdgeSettings
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.post import Service
+from headwater.node.links.view import MQTT_KEY, PHASE_KEY
 from headwater.node.plane.timers import Timer
 from headwater.peering.frames.frame import MalformedFrame
+from headwater.peering.membership.membership import MemberView
+from headwater.peering.membership.roster import State
 from headwater.routing.topics import InvalidTopicFilter
 
 if TYPE_CHECKING:
     from headwater.node.links.links import Links
-    from headwater.peering.membership.membership import MemberView
 
 log = logging.getLogger("headwater.edge")
 
@@ -315,7 +319,7 @@ class Owning(Service):
             raise MalformedFrame(f"{type(message).__name__} in a letter")
         if isinstance(message, View):
             self._viewed(node, message, body, is_letter)
-        elif isinstance(message, Seen):
+        elif isinstance(message, said.Seen):
             self.owners.has_seen(node, message.numbers)
         elif isinstance(message, Order):
             self._ordered(node, message)
@@ -338,7 +342,7 @@ class Owning(Service):
         self._tell_seen(list(self.links.up))
 
     def _tell_seen(self, nodes: list[str]) -> None:
-        body = said.encode(Seen(self.owners.numbers()))
+        body = said.encode(said.Seen(self.owners.numbers()))
         for node in nodes:
             self.links.post.note(node, self, body, is_needed=True)
 
@@ -386,7 +390,28 @@ class Owning(Service):
         if is_changed:
             self.look_soon()
 
+    def status(self, members: Iterable[MemberView]) -> EdgeStatus:
+        seen = {
+            each.node: Seen(
+                *(str(each.state), each.values.get(MQTT_KEY, b"").decode(errors="replace")),
+                each.state == State.LIVE and PHASE_KEY not in each.values,
+            )
+            for each in members
+        }
+        last = tuple(reversed(self.unowned_last))
+        return status_of(self.owners, self._declaration(), seen, self.settings.unowned, self.unowned, last)
+
     # ---- orders --------------------------------------------------------------------------------------------------
+
+    def owner_around(self, filter: str) -> str:
+        """The node of the most specific other filter that has all topics of this one. Raises ValueError."""
+        table = self.owners.target()
+        if filter not in table.claims:
+            raise ValueError(f"nobody has exactly {filter} (headwater edge status shows the table)")
+        wider = table.wider(filter)
+        if wider is None:
+            raise ValueError(f"no wider filter is owned into which {filter} could go: split it to a node instead")
+        return wider.node
 
     def order(self, node: str, filter: str, joins: bool, is_dry: bool, done: Callable[[bool, str], None]) -> None:
         """Have a node own a filter from now on; `done` is told whether it does, and why not. In a turn."""
