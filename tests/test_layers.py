@@ -56,9 +56,9 @@ MAY_IMPORT: dict[str, list[str]] = {
 """What a package (or a module beside the packages) may import, besides itself and the standard library."""
 
 INSIDE_NODE: dict[str, str] = {
-    "settings": """config settings metric web_settings condition_settings toml_text hooks access.settings access.errors
-        access.filters
-        advice.settings bridge.settings links.settings links.view delivery.settings delivery.rest_settings
+    "settings": """config settings metric web_settings condition_settings edge_settings toml_text hooks
+        access.settings access.errors access.filters advice.settings bridge.settings links.settings links.view
+        delivery.settings delivery.rest_settings
         transports.settings mosquitto mosquitto.* proxy.settings""",
     "sockets and turns": """plane plane.* destinations destinations.destination transports transports.direct
         transports.sockets transports.tls transports.upgrade transports.websocket transports.proxy_protocol

@@ -86,12 +86,12 @@ class AskOptions:
     ] = None
 
     @contextmanager
-    def node(self, command: str) -> Iterator[Admin]:
+    def node(self, command: str, group: str = "cluster") -> Iterator[Admin]:
         """What goes wrong ends the command with an explanation."""
         try:
-            yield Admin(self.admin, read_token(f"cluster {command}", self.token_file))
+            yield Admin(self.admin, read_token(f"{group} {command}", self.token_file))
         except AdminError as error:
-            fail(f"cluster {command}", error.detail or str(error))
+            fail(f"{group} {command}", error.detail or str(error))
 
 
 with_ask_options = with_options(AskOptions, "of")

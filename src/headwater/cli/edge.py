@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from headwater.cli.connection import ConnectionOptions, Qos, on_signals, run, with_connection_options
+from headwater.cli.edge_tiers import add_to
 from headwater.cli.failure import GENERAL, complain, fail, forget_output
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ REST_PORT: Final = 8080
 
 edge = typer.Typer(
     name="edge",
-    help="What is beyond a node: applications that read it by MQTT and REST together.",
+    help="Nodes that share topics, and what is beyond them: applications that read by MQTT and REST together.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -45,9 +46,7 @@ class Start(StrEnum):
     NEXT = "next"
 
 
-@edge.callback()
-def _edge() -> None:
-    """Makes `edge` a group even while it has one command only."""
+add_to(edge)
 
 
 @edge.command()

@@ -44,6 +44,15 @@ STORE_POINTS: Final = (
     "store-after-trim",
 )
 
+EDGE_POINTS: Final = (
+    "edge-before-claim",  # a filter is to be this node's, and nothing of that is known anywhere
+    "edge-claimed",  # on disk, and nobody was told
+    "edge-before-switch",  # a claim is known, and messages still go to the owner before it
+    "edge-switched",  # they go to the new owner, and nothing of that is on disk
+    "edge-view-taken",  # another node's messages are stored by its new view, and nothing of that is on disk
+    "edge-before-end",  # nothing of the filter can come any more, and that is not on disk
+)
+
 PIPELINE_POINTS: Final = (
     "pipeline-before-read",  # a range is planned, nothing of it is read
     "pipeline-before-file",  # rows are on their way to an executor that writes
@@ -57,7 +66,7 @@ PIPELINE_POINTS: Final = (
     "pipeline-after-reader",
 )
 
-POINTS: Final = (*BROKER_POINTS, *STORE_POINTS, *PIPELINE_POINTS)
+POINTS: Final = (*BROKER_POINTS, *STORE_POINTS, *EDGE_POINTS, *PIPELINE_POINTS)
 
 
 class _Order:

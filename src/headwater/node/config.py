@@ -18,6 +18,7 @@ from headwater.node.bridge.settings import BridgeSettings
 from headwater.node.condition_settings import ConditionSettings
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.delivery.settings import StoreSettings
+from headwater.node.edge_settings import EdgeSettings
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.proxy.settings import ProxySettings
 from headwater.node.settings import ConfigError, Settings, load
@@ -318,6 +319,7 @@ class Config(Settings):
     cluster: ClusterSettings = Field(
         default=ClusterSettings(), description="A cluster of nodes that are one broker (docs/cluster.md)."
     )
+    edge: EdgeSettings = Field(default=EdgeSettings(), description="This node's part in an edge (docs/edge-tiers.md).")
     proxy: ProxySettings = Field(
         default=ProxySettings(), description="A proxy in front of a broker of any make (docs/proxy.md)."
     )
@@ -356,6 +358,26 @@ class Config(Settings):
             raise ValueError("a proxy (proxy.broker) is a node of a cluster: set `cluster.name`")
         if self.store.enabled or self.bridges or self.workers > 1:
             raise ValueError("a proxy (proxy.broker) has neither a store, nor bridges, nor workers")
+        return self
+
+    @model_validator(mode="after")
+    def _an_edge_is_of_a_cluster(self) -> Self:
+        edge = self.edge
+        if not edge.enabled:
+            return self
+        if not self.cluster.enabled or self.cluster.neighbours:
+            raise ValueError(
+                "an edge (edge.name) needs a cluster in which all nodes are linked: set `cluster.name`, and leave out "
+                "`cluster.neighbours`"
+            )
+        if self.workers > 1:
+            raise ValueError("a node of an edge (edge.name) has one process: set `workers` = 1")
+        if edge.delivers and not self.store.enabled:
+            raise ValueError(
+                'a delivery node (edge.roles) needs a store: set store.enabled = true, or edge.roles = ["receiving"]'
+            )
+        if not edge.delivers and (self.store.enabled or edge.owns):
+            raise ValueError("a node without the role delivery (edge.roles) has neither `edge.owns` nor a store")
         return self
 
     @field_validator("log_to", mode="before")

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater import __version__
 from headwater.node.admin.cluster import cluster_routes
+from headwater.node.admin.edge import edge_routes
 from headwater.node.admin.figures import Figures
 from headwater.node.admin.reach import BrokerStopped, Reach
 from headwater.node.admin.routes import routes
@@ -56,6 +57,7 @@ def make_app(reach: Reach, guard: TokenGuard) -> FastAPI:
     )
     app.include_router(routes)
     app.include_router(cluster_routes)
+    app.include_router(edge_routes)
     app.add_middleware(BoundedBody)
     app.add_middleware(TokenFirst, guard=guard)  # the last one added is the first one asked
     return app

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headwater.edge.status import encode
 from headwater.node.broker import Broker
 from headwater.routing.topics import check_name
 
@@ -11,6 +12,7 @@ OPERATIONS: Final = (
     *("cluster", "cluster_routes"),
     *("cluster_join", "cluster_leave", "cluster_forget", "cluster_method"),
     *("cluster_drain", "cluster_undrain"),
+    *("edge", "edge_split", "edge_join"),
 )
 
 Fields = dict[str, Any]
@@ -69,3 +71,23 @@ class ClusterDesk:
         if self.broker.cluster is not None:
             self.broker.cluster.use_method(method)
         return self.broker.cluster is not None
+
+    # ---- its edge ------------------------------------------------------------------------------------------------
+
+    def edge(self) -> Fields | None:
+        status = None if self.broker.cluster is None else self.broker.cluster.edge()
+        return None if status is None else encode(status)
+
+    async def edge_split(self, filter: str, to: str, dry_run: bool) -> Fields | None:
+        """Raises ValueError."""
+        return await self._owned(filter, to, dry_run)
+
+    async def edge_join(self, filter: str, dry_run: bool) -> Fields | None:
+        """Raises ValueError."""
+        return await self._owned(filter, "", dry_run)
+
+    async def _owned(self, filter: str, to: str, dry_run: bool) -> Fields | None:
+        cluster = self.broker.cluster
+        if cluster is None or cluster.owning is None:
+            return None
+        return {"text": await cluster.own_filter(filter, to, dry_run)}

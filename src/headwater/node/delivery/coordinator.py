@@ -92,10 +92,6 @@ class Coordinator:
         """Whether a topic that is stored counts already."""
         return topic in self._fresh or self.store.knows(topic)
 
-    def admits(self, topic: str) -> bool:
-        """False: the message has to be refused, as its topic would be one too many."""
-        return not self.stores(topic) or self.room_for(topic.encode())
-
     # ---- the clock ---------------------------------------------------------------------------------------------
 
     def arrival(self, now: float) -> int:

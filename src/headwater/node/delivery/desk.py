@@ -20,7 +20,9 @@ from headwater.store.rest.gate import Approach, Publication, Refused
 from headwater.store.store import Store
 
 MOST_CALLERS: Final = 4096
-OPERATIONS: Final = frozenset(["authenticate", "allows", "publish_stored", "settled", "commit_reader", "forget_reader"])
+OPERATIONS: Final = frozenset(
+    ["authenticate", "allows", "publish_stored", "settled", "edge", "commit_reader", "forget_reader"]
+)
 JUDGES: Final = ("connect", "connect_authenticate")
 """Hooks that may have another answer each time."""
 
@@ -80,6 +82,9 @@ class RestDesk:
         moment = await self._gate.settled_here()
         self._synced()
         return moment
+
+    def edge(self) -> Any:
+        return self._gate.edge_here()
 
     async def commit_reader(self, name: str, position: int) -> Any:
         """Raises as Store.commit does."""

@@ -23,6 +23,7 @@ from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
 from headwater.disk.errors import StorageError
+from headwater.edge.status import encode
 from headwater.message import NEVER, Message
 from headwater.node.access.limits import USER, host_of
 from headwater.node.access.tokens import Identity, looks_like_token
@@ -248,6 +249,15 @@ class BrokerGate(Gate):
         except StorageError as error:
             raise Refused(503, "unavailable", f"it was published, and may not be on disk: {error}") from error
         return message.position or None
+
+    async def edge(self) -> dict[str, Any] | None:
+        return await self._soon(self.edge_here)
+
+    def edge_here(self) -> dict[str, Any] | None:
+        """On the broker's loop."""
+        cluster = self.broker.cluster
+        status = None if cluster is None else cluster.edge()
+        return None if status is None else encode(status)
 
     async def settled(self) -> int:
         return await self._on_loop(self.settled_here())

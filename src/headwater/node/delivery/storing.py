@@ -6,7 +6,7 @@ from headwater.message import Message
 from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.delivery.known_properties import KnownProperties
 from headwater.node.delivery.properties import optional_columns
-from headwater.node.destinations.destination import Run, StoreDestination
+from headwater.node.destinations.destination import Run, Scope, StoreDestination
 from headwater.node.persistence.journal import Journal
 from headwater.node.plane.turn import Turn
 from headwater.session.session import Session
@@ -19,11 +19,20 @@ class Storing(StoreDestination):
         self.journal = journal
         self.coordinator = coordinator
         self.properties = properties
+        self.scope: Scope | None = None
+        """None: all topics that are stored are stored here."""
         self.counts = False
         self.reaches_clients = False
 
+    def within(self, scope: Scope) -> Storing:
+        """The same store, for these topics alone."""
+        found = Storing(self.turn, self.journal, self.coordinator, self.properties)
+        found.scope = scope
+        return found
+
     def stores(self, topic: str) -> bool:
-        return self.coordinator.stores(topic)
+        scope = self.scope
+        return (scope is None or scope.has(topic)) and self.coordinator.stores(topic)
 
     def room_for(self, topic: bytes) -> bool:
         return self.coordinator.room_for(topic)

@@ -143,6 +143,14 @@ class Source:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class Scope:
+    """Which topics are this node's to store, where nodes share that (node/links/edge.py)."""
+
+    def has(self, topic: str) -> bool:
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class StoreDestination(Destination):
     """The delivery store: it comes before all others, because they may not see a message before it is there."""
 

@@ -124,6 +124,10 @@ class LinkGate(Gate):
         moment: int = await self._asked("settled")
         return moment
 
+    async def edge(self) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = await self._asked("edge")
+        return found
+
     async def _asked(self, name: str, body: bytes = b"", /, **arguments: Any) -> Any:
         try:
             return await self._node.ask(name, body, **arguments)

@@ -10,12 +10,14 @@ of people, and what they see (observing.py).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headwater.edge.status import EdgeStatus
 from headwater.node.links.catching_up import CatchingUp
 from headwater.node.links.contexts import LinkContexts, identities
 from headwater.node.links.dialing import Dialer
@@ -28,6 +30,7 @@ from headwater.node.links.link import Link
 from headwater.node.links.links import Links
 from headwater.node.links.listening import LinkDoor
 from headwater.node.links.observing import Observer
+from headwater.node.links.owning import Owning
 from headwater.node.links.redialing import Redialing
 from headwater.node.links.resolving import Resolver
 from headwater.node.links.seeking import Seeking
@@ -49,6 +52,8 @@ ALL: Final = ("0.0.0.0", "::", "*")
 class Cluster:
     """Made from settings; `open` listens, `start` begins when what is on disk has been recovered."""
 
+    owning: Owning | None = None
+    """None: the node is of no edge."""
     _links: Links | None = None
     """None until `start`, like the other parts."""
     _gossiping: Gossiping
@@ -86,9 +91,12 @@ class Cluster:
         links = Links(self._server, self.settings, identity.node, identity.boot, self._secret)
         links.spooling.since = identity.since
         self._make_parts(links)
+        self._join_edge(links)
         for node in links.spooling.members:
             links.join(node, is_known=True)
         links.start()
+        if self.owning is not None:
+            self._gossiping.declare(self.owning.values())
         self._wills.begin(links)
         self._seeking.begin()
         self._door.start()
@@ -119,6 +127,19 @@ class Cluster:
         )
         self._catching_up = CatchingUp(links, entry, self._is_alone, self._phase_changed, self.settings.catch_up_wait)
         self._links = links
+
+    def _join_edge(self, links: Links) -> None:
+        config = self._server.config
+        if not config.edge.enabled:
+            return
+        owning = self.owning = Owning(links, config.edge)
+        if not owning.rest_url and config.rest.enabled and config.rest.port:
+            host = socket.gethostname() if config.rest.host in ALL else config.rest.host
+            scheme = "https" if config.rest.certificate else "http"
+            owning.rest_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.rest.port}"
+        owning.declared = self._gossiping.declare
+        links.join_edge(owning)
+        self._gossiping.looked = owning.look_at
 
     def serves_at(self, addresses: list[tuple[str, int]]) -> None:
         """Where this node's clients connect, for others to show, and never to be dialed."""
@@ -287,6 +308,32 @@ class Cluster:
         self._started()
         view = self._observer.view(self.address)
         return view._replace(not_ready=self.not_ready, drain=self._draining.view())
+
+    # ---- its edge ------------------------------------------------------------------------------------------------
+
+    def edge(self) -> EdgeStatus | None:
+        """None: the node is of no edge. Raises ValueError if it has not started."""
+        self._started()
+        return None if self.owning is None else self.owning.status(self._gossiping.view(self._server.hot.now))
+
+    async def own_filter(self, filter: str, to: str, is_dry: bool) -> str:
+        """Have another node own a filter; "" for `to`: that of the filter around it. What has come of it. Raises
+        ValueError."""
+        if self.owning is None:
+            raise ValueError(f"node {self.node} is part of no edge (edge.name)")
+        answer: asyncio.Future[tuple[bool, str]] = asyncio.get_running_loop().create_future()
+
+        def done(is_done: bool, text: str) -> None:
+            if not answer.done():
+                answer.set_result((is_done, text))
+
+        with self._server.turn():
+            node = to or self.owning.owner_around(filter)
+            self.owning.order(node, filter, not to, is_dry, done)
+        is_done, text = await answer
+        if not is_done:
+            raise ValueError(text)
+        return text
 
     @property
     def links(self) -> Links:

@@ -19,6 +19,7 @@ from typing import Final
 from headwater.build_info import version_line
 from headwater.node.links.link import Link
 from headwater.node.links.links import Links
+from headwater.node.links.view import MQTT_KEY, PHASE_KEY
 from headwater.peering.frames.frame import Gossip
 from headwater.peering.membership.membership import Membership, MemberView, Outgoing
 from headwater.peering.membership.messages import MalformedGossip
@@ -26,10 +27,7 @@ from headwater.peering.membership.roster import State, Timing
 
 log = logging.getLogger("headwater.cluster")
 
-MQTT_KEY: Final = "mqtt"
 SOFTWARE_KEY: Final = "software"
-PHASE_KEY: Final = "phase"
-"""What a node does that takes no clients."""
 PASSING_KEY: Final = "passing"
 """In the map of a node that cannot come back: who holds it for dead forgets it at once."""
 
@@ -40,9 +38,12 @@ class Gossiping:
     def __init__(self, links: Links, address: str, is_kept: bool, forgotten: Callable[[str], None]) -> None:
         """`address` is where others reach this node, `is_kept` whether it can come back."""
         self.node_at: Callable[[str], str] = _nobody
+        self.looked: Callable[[list[MemberView]], None] | None = None
+        """Told what is known, when it may have changed (owning.py)."""
         self._links = links
         self._server = links.server
         self._forgotten = forgotten
+        self._declared: dict[str, bytes] = {}
         self._address = address
         self._is_kept = is_kept
         self._mqtt = ""
@@ -64,6 +65,8 @@ class Gossiping:
             found.set(MQTT_KEY, self._mqtt.encode())
         if self._phase:
             found.set(PHASE_KEY, self._phase.encode())
+        for key, value in self._declared.items():
+            found.set(key, value)
         return found
 
     # ---- from start to stop --------------------------------------------------------------------------------------
@@ -92,6 +95,20 @@ class Gossiping:
         """Where this node's clients connect, for others to show."""
         self._mqtt = address
         self._membership.set(MQTT_KEY, address.encode())
+
+    def declare(self, values: dict[str, bytes]) -> None:
+        """What is told of this node's part in an edge, in place of what was told before; at once."""
+        for key in self._declared.keys() - values.keys():
+            self._membership.delete(key, self._server.hot.now)
+        for key, value in values.items():
+            if self._declared.get(key) != value:
+                self._membership.set(key, value)
+        self._declared = dict(values)
+        if self._is_running:
+            greeting = self._membership.greeting(self._server.hot.now)
+            for link in self._links.up.values():
+                if link.end is not None:
+                    link.end.send(Gossip(greeting))
 
     def is_in(self, phase: str) -> None:
         """What this node does instead of taking clients; "": it takes them."""
@@ -157,7 +174,9 @@ class Gossiping:
         self._send(self._membership.tick(now, self._progress()))
         self._see_changes()
         if not self._links.has_left:  # addresses come later than the first news of a node
-            self._keep_members(dict(self._links.spooling.members), self._membership.view(now))
+            view = self._membership.view(now)
+            self._keep_members(dict(self._links.spooling.members), view)
+            self._show(view)
 
     def _progress(self) -> int:
         """Grows unless one commit has been under way since the last round."""
@@ -195,6 +214,12 @@ class Gossiping:
         if answer is not None and link.end is not None:
             link.end.send(Gossip(answer))
         self._see_changes()
+        if self.looked is not None:
+            self._show(self._membership.view(self._server.hot.now))
+
+    def _show(self, view: list[MemberView]) -> None:
+        if self.looked is not None:
+            self.looked([member for member in view if not is_gone(member)])
 
     # ---- changes -------------------------------------------------------------------------------------------------
 

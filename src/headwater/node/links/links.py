@@ -17,11 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headwater.message import Message
-from headwater.node.destinations.destination import Destination, Fanout, Source
+from headwater.node.destinations.destination import Destination, Fanout, Source, StoreDestination
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.groups import SpanningGroups
 from headwater.node.links.link import ALREADY, UP, Link
+from headwater.node.links.owning import Owning
 from headwater.node.links.post import Post
 from headwater.node.links.receiving import NOT_FOR_NODES, Receiving, Shared
 from headwater.node.links.retaining import Retaining, is_shared
@@ -105,6 +106,8 @@ class Links(Source):
             )
             self.sessions.moves.flush = self._flush_interest
             self.sessions.is_synced = self.is_synced
+        self.owning: Owning | None = None
+        """None: the node is of no edge."""
         self._destinations: dict[tuple[str, ...], list[Destination]] = {}
         self._fanouts: dict[str, Fanouts] = {}
         """By the node that messages come from; "" where none goes on."""
@@ -114,6 +117,11 @@ class Links(Source):
         self._is_running = False
 
     # ---- from start to stop --------------------------------------------------------------------------------------
+
+    def join_edge(self, owning: Owning) -> None:
+        """Before anybody is a member: who is told first by which view messages come."""
+        self.owning = owning
+        self.post.add(owning)
 
     def start(self) -> None:
         """Before clients are served: what they subscribe to is told from now on, and what was known is known again."""
@@ -125,9 +133,13 @@ class Links(Source):
             self.groups.start()
         server.router.feed.listen(self._feed)
         self.retaining.start()
+        if self.owning is not None:
+            self.owning.start()
         if self.sessions is not None:
             self.post.add(self.sessions)
             self.sessions.start()
+        if server.coordinator is not None:
+            server.coordinator.removed = partial(_both, server.coordinator.removed, self._topics_removed)
         server.hot.outgoing = self.outgoing
         server.hot.own_fanouts.remote = self
         server.interest = _Gate(self)
@@ -169,7 +181,10 @@ class Links(Source):
         is_neighbour = self.is_neighbour(node)
         self.coordination.join(node, is_neighbour)
         if is_neighbour:
+            is_new = node not in self.spooling.ends
             end = self.spooling.end_of(node)
+            if is_new and self.owning is not None:
+                self.owning.joined(node, end)
             if is_known:
                 self.spooling.is_proven(end)
         self._tick_soon()
@@ -194,7 +209,7 @@ class Links(Source):
         for service in self.post.services:
             service.forgotten(node)
         self._destinations.clear()
-        for fanouts in (self.server.hot.own_fanouts, *self._fanouts.values()):
+        for fanouts in (self.server.hot.own_fanouts, *self._all_fanouts()):
             fanouts.forget("#")
         self._tick_soon()
 
@@ -265,6 +280,8 @@ class Links(Source):
         assert link.hello is not None
         end.link_up(link.channel, frames_sent, link.hello.services)
         link.receiving = Receiving(self._shared, end, self._fanouts_of(node), link)
+        if self.owning is not None:
+            self.owning.link_came(node)
         self.coordination.link(node, True, self.server.hot.now)
         self._run_tick()  # what this node has comes before anything else
         end.send(end.spool.greeting())
@@ -300,19 +317,36 @@ class Links(Source):
         came_from = node if self.relays else ""
         fanouts = self._fanouts.get(came_from)
         if fanouts is None:
-            own = self.server.hot.own_fanouts
-            fanouts = self._fanouts[came_from] = Fanouts(own.local)
-            fanouts.store = own.store if self.server.config.store.from_nodes else None
-            fanouts.max_topic_length = own.max_topic_length
-            fanouts.max_topic_levels = own.max_topic_levels
+            store = self.server.hot.own_fanouts.store if self.server.config.store.from_nodes else None
+            fanouts = self._fanouts[came_from] = self.make_fanouts(None if self.owning is not None else store)
             fanouts.remote = _Others(self, node) if self.relays else None
             fanouts.part = None if self.relays else NoGroups()
-            self.server.router.feed.listen(fanouts)
-            coordinator = self.server.coordinator
-            if coordinator is not None:
-                before = coordinator.removed
-                coordinator.removed = partial(_both, before, partial(fanouts.forget, "#"))
         return fanouts
+
+    def make_fanouts(self, store: StoreDestination | None) -> Fanouts:
+        """Where messages of other nodes go: to clients here, and to the store."""
+        own = self.server.hot.own_fanouts
+        fanouts = Fanouts(own.local)
+        fanouts.store = store
+        fanouts.max_topic_length = own.max_topic_length
+        fanouts.max_topic_levels = own.max_topic_levels
+        fanouts.part = NoGroups()
+        self.server.router.feed.listen(fanouts)
+        return fanouts
+
+    def drop_fanouts(self, fanouts: Fanouts) -> None:
+        """Nothing comes any more for which they are."""
+        self.server.router.feed.leave(fanouts)
+
+    def _topics_removed(self) -> None:
+        """From the store: of those that come back, there is to be room for them."""
+        for fanouts in self._all_fanouts():
+            fanouts.forget("#")
+
+    def _all_fanouts(self) -> list[Fanouts]:
+        """But for those of what is published here."""
+        found = list(self._fanouts.values())
+        return found if self.owning is None else found + self.owning.everywhere()
 
     def fanouts_of_home(self, with_groups: bool) -> Fanouts:
         """Where messages go that come from a proxy's home broker: to other nodes alone, and to the groups that the
@@ -355,7 +389,7 @@ class Links(Source):
         return True
 
     def destinations(self, topic: str) -> list[Destination]:
-        found = self.destinations_but("", topic)
+        found = self.destinations_but("", topic) if self.owning is None else self._with_owner(topic, self.owning)
         return found if self.groups is None else found + self.groups.destinations(topic)
 
     def destinations_but(self, node: str, topic: str) -> list[Destination]:
@@ -372,6 +406,24 @@ class Links(Source):
             ends = [self.spooling.end_of(peer) for peer in peers]
             found = [LinkDestination(self.outgoing, ends)] if ends else NOBODY
             self._destinations[peers] = found
+        return found
+
+    def _with_owner(self, topic: str, owning: Owning) -> list[Destination]:
+        """The links of a topic, that of its owner among them. Who stores is no subscriber: if nobody else gets a
+        message, its publisher hears that nobody does."""
+        if topic.startswith(NOT_FOR_NODES):
+            return NOBODY
+        owner, peers = owning.owner_elsewhere(topic), self.coordination.links(topic)
+        if not owner or owner in peers:
+            return self.destinations_but("", topic)
+        key = (*peers, "", owner)
+        found = self._destinations.get(key)
+        if found is None:
+            if len(self._destinations) >= 4096:
+                self._destinations.clear()
+            link = LinkDestination(self.outgoing, [self.spooling.end_of(each) for each in (*peers, owner)])
+            link.counts = bool(peers)
+            found = self._destinations[key] = [link]
         return found
 
     # ---- retained messages -----------------------------------------------------------------------------------------
@@ -435,7 +487,7 @@ class Links(Source):
                 end.send(frame)
         if work.changed is None or work.changed:
             self.server.hot.own_fanouts.remote_changed()
-            for fanouts in self._fanouts.values():
+            for fanouts in self._all_fanouts():
                 fanouts.remote_changed()
             if self.interest_changed is not None:
                 self.interest_changed()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from headwater.node.links.gossiping import MQTT_KEY, PHASE_KEY, SOFTWARE_KEY, Gossiping
+from headwater.node.links.gossiping import SOFTWARE_KEY, Gossiping
 from headwater.node.links.history import LinkHistory
 from headwater.node.links.links import Links
 from headwater.node.links.redialing import Redialing
-from headwater.node.links.view import SERVING, ClusterView, LinkView, NodeView
+from headwater.node.links.view import MQTT_KEY, PHASE_KEY, SERVING, ClusterView, LinkView, NodeView
 from headwater.node.links.wills import Wills
 from headwater.peering.membership.membership import MemberView
 

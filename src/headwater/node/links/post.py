@@ -89,12 +89,15 @@ class Post:
             if end.has_service(service.name):
                 service.link_down(end.peer)
 
-    def note(self, node: str, service: Service, body: bytes) -> bool:
-        """Whether it is on its way: there is a link, not too much waits for it, and the node has the service."""
+    def note(self, node: str, service: Service, body: bytes, is_needed: bool = False) -> bool:
+        """Whether it is on its way: there is a link, not too much waits for it (unless `is_needed`), and the node has
+        the service."""
         outgoing = self._outgoing
         end = outgoing.spooling.ends.get(node)
         channel = None if end is None else end.channel
-        if end is None or channel is None or channel.backlog_size + channel.withheld_size > outgoing.link_buffer:
+        if end is None or channel is None:
+            return False
+        if channel.backlog_size + channel.withheld_size > outgoing.link_buffer and not is_needed:
             return False
         if not end.has_service(service.name):
             return False

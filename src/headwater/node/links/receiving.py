@@ -88,6 +88,8 @@ class Receiving:
         self._hot = shared.server.hot
         self._end = end
         self._fanouts = fanouts
+        self._fanouts0 = fanouts
+        """Of QoS 0."""
         self._publishers: dict[int, _Client] = {}
         self._publisher_bytes = 0
         self.held: deque[Held] = deque()
@@ -105,6 +107,14 @@ class Receiving:
         self._letters = 0
         """Of what is being fed, those that are for services."""
         self._is_postponed = False
+
+    def use(self, fanouts: Fanouts, fanouts0: Fanouts) -> None:
+        """From here on, for QoS 1 and 2, and for QoS 0."""
+        self._fanouts = fanouts
+        self._fanouts0 = fanouts0
+
+    def in_use(self) -> list[Fanouts]:
+        return [self._fanouts, self._fanouts0]
 
     # ---- frames --------------------------------------------------------------------------------------------------
 
@@ -167,14 +177,14 @@ class Receiving:
     # ---- QoS 0 ---------------------------------------------------------------------------------------------------
 
     def _feed0(self, packets: bytes, count: int, client: _Client) -> bool:
-        done, at = self._feed(packets, client)
+        done, at = self._feed(packets, client, self._fanouts0)
         if self._is_postponed:
             self._rest = (packets[at:], count - done, client)
             return False
         _check(done == count and at == len(packets))
         return True
 
-    def _feed(self, packets: bytes, client: _Client) -> tuple[int, int]:
+    def _feed(self, packets: bytes, client: _Client, fanouts: Fanouts) -> tuple[int, int]:
         """How many messages were dealt with, and where they end."""
         channel, hot = self._channel, self._hot
         channel.client_id = client.client_id
@@ -186,7 +196,6 @@ class Receiving:
         before = hot.stats.messages_received
         server = self._shared.server
         server.came_from = self._end.peer
-        fanouts = self._fanouts
         groups = self._shared.groups if client.group else None
         if groups is not None:
             fanouts = groups.fanouts_of(client.group)
@@ -218,7 +227,7 @@ class Receiving:
             for _ in range(count):
                 end = _end_of(packets, at)
                 outgoing.relayed = relayed
-                done, _ = self._feed(packets[at:end], client)
+                done, _ = self._feed(packets[at:end], client, self._fanouts)
                 outgoing.settle()
                 _check(done == 1)
                 relayed.counter += 1
@@ -251,7 +260,7 @@ class Receiving:
         self._done = 0
         try:
             if admission.fresh == every and not admission.may_go_on and self._shared.forwarding.hop_limit == MESH:
-                done, at = self._feed(run.packets, held.client)
+                done, at = self._feed(run.packets, held.client, self._fanouts)
                 if not self._kept and not self._is_postponed:
                     _check(done == run.messages and at == len(run.packets))
             else:
@@ -291,7 +300,7 @@ class Receiving:
                         outgoing.relayed = Relayed(
                             self._end, admission.origin, run.boot, run.counter + index, run.hops + 1
                         )
-                    self._feed(packet, held.client)
+                    self._feed(packet, held.client, self._fanouts)
                     outgoing.settle()
                     if self._kept:
                         return

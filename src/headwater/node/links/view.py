@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+MQTT_KEY: Final = "mqtt"
+PHASE_KEY: Final = "phase"
+"""Of a node's map in gossip: where its clients connect; what it does if it takes none."""
 SERVING: Final = "serving"
 CATCHING_UP: Final = "catching up"
 DRAINING: Final = "draining"

@@ -41,6 +41,7 @@ from typing import Final
 from headwater.message import NEVER, Message
 from headwater.node.access.access import Access
 from headwater.node.access.publish_rights import may_publish
+from headwater.node.destinations.destination import StoreDestination
 from headwater.node.plane.counters import TOO_MANY_TOPICS as DROPPED_AS_TOO_MANY_TOPICS
 from headwater.node.protocol.core import Core
 from headwater.routing.topics import check_name
@@ -246,10 +247,14 @@ class Admission:
         return Denied(TOO_MANY_TOPICS, QUOTA_EXCEEDED, f"the store has as many topics as it may have ({most})")
 
     def is_stored(self, message: Message) -> bool:
-        """Whether the delivery store takes it, or need not; False: its topic would be one too many, and whoever has to
-        know that it is dropped has been told."""
+        """Whether the delivery store takes what is published here, or need not; False: its topic would be one too many,
+        and whoever has to know that it is dropped has been told."""
+        return self.has_place(message, self.core.hot.own_fanouts.store)
+
+    def has_place(self, message: Message, store: StoreDestination | None) -> bool:
+        """The same of any message that goes to this store."""
         core = self.core
-        if core.coordinator is None or core.coordinator.admits(message.topic):
+        if store is None or not store.stores(message.topic) or store.room_for(message.topic.encode()):
             return True
         core.stats.drops[DROPPED_AS_TOO_MANY_TOPICS] += 1
         log_store.debug("%.200r is a topic too many for the store", message.topic)

@@ -159,7 +159,7 @@ class Publishing:
         core = self.core
         gate = core.interest if message.retain else None
         is_given = gate is not None and gate.take_retained(message)
-        if core.hot.fanouts.store is not None and not self.admission.is_stored(message):
+        if not self.admission.has_place(message, core.hot.fanouts.store):
             return
         if core.coordinator is not None:
             core.coordinator.clean(message)

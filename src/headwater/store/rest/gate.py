@@ -92,6 +92,10 @@ class Gate:
         those to come arrive at it or later. Raises Refused."""
         raise NotImplementedError
 
+    async def edge(self) -> dict[str, Any] | None:
+        """Which messages of which topics are in which store; None: this is the only one (docs/edge-tiers.md)."""
+        return None
+
     @property
     def largest_payload(self) -> int:
         return 16 << 20

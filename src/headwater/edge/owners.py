@@ -1,0 +1,414 @@
+"""One node's part in who owns which topics, and how a filter goes from one owner to another while messages flow.
+
+Theory. *Who publishes decides.* The node where a message is published looks up the topic's owner in its own *view* of
+the table and sends the message there; and it tells each other node, in its stream to that node, when its view changes:
+a View is a message among the others (Chandy and Lamport's marker, 1985). So a node stores what comes from P exactly if
+P's view *as told in P's stream up to there* names this node. What P published before it changed its view is in front of
+the View in all its streams, what it publishes later behind it in all of them. Hence the first invariant, which needs no
+agreement between nodes, no clock and no barrier, and holds whatever is cut or killed:
+
+    1. Each message is stored by exactly one node: the owner by its publisher's view when it was published.
+
+The streams are those of QoS 1 and 2, which survive cuts and kills: a View is applied by the receiver in one commit with
+its position in the stream, and changed at the sender in one commit with the letters that tell it. Messages of QoS 0
+have a stream of their own, without a disk: there a View is a note, sent at the same moment, and again as the first
+thing over each new connection.
+
+*A move is one write.* The new owner B claims the filter with a higher epoch, on its own disk, and tells all by gossip.
+Before that commit nothing has happened, after it the move goes on by itself: each node changes its view when it hears
+of the claim. What is left is to know how far that is:
+
+    B   claim (F, epoch e+1)           on disk, then told: the one step that decides
+    P   each node, B and the old owner A included, changes its view: one filter at a time, a View into each stream
+    A   has a View with F from all: what it has of F is final. It notes the position (a row that ends) and tells it
+    B   knows that all have changed, and that A has ended: settled
+
+    2. A filter's row at A ends when nothing can come any more for it. A node that is away may have messages on their
+       way to A: A's row ends when it is back, or forgotten.
+    3. Order. B takes a View of P that gives it topics of A only when A has taken the same View of P (`must_wait`), so
+       that A has what was in front of it. Until then P's stream to B stands still. A View changes one filter: its
+       gainers wait for losers, and no node is both. By induction over P's Views no two wait for each other.
+    4. A crash takes back what was not committed, and that was not told: views and claims are told after their commit.
+
+The claim of a node that is forgotten is void: then the claim with the next lower epoch counts, so if B is lost for good
+before A has ended, F is A's again. Two nodes that claim the same filter at the same time have claims of one epoch, and
+the higher node id wins: it is as if the filter had moved on.
+
+Without a claim, topics go to `rest`: the delivery node of the publisher's own edge with the smallest id (or nobody,
+by the setting). It is part of the view, and so told like it.
+
+Nothing here knows time, disk or sockets: positions, members and wall time are arguments; `record` is what has to be on
+disk with whatever was done in the same turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from headwater.edge.declaration import Declaration, DeclaredClaim, Row, TooLarge
+from headwater.edge.declaration import encode as encode_declaration
+from headwater.edge.messages import View
+from headwater.edge.ownership import Claim, Table, check_owned, covers, overlap, specificity
+from headwater.edge.status import DELIVERY
+
+MOST_ROWS: Final = 256
+"""Rows that a node remembers; the oldest that have ended give way."""
+MOST_ENDED: Final = 64
+MOST_WAITS: Final = 8
+"""Names that are told of those that a move waits for."""
+MOST_OWNED: Final = 64
+"""Filters that one node owns."""
+EVERYTHING: Final = "#"
+
+SWITCHING: Final = "switching"
+ENDING: Final = "ending"
+
+
+class Refused(ValueError):
+    """A filter cannot go there now; the text says why, and what to do."""
+
+
+class Part(NamedTuple):
+    """What this node is. `keeps`: topics that nobody owns go to the edge's delivery node."""
+
+    node: str
+    edge: str
+    roles: tuple[str, ...]
+    keeps: bool
+
+    @property
+    def delivers(self) -> bool:
+        return DELIVERY in self.roles
+
+
+class OwnClaim:
+    def __init__(self, filter: str, epoch: int, since: float, sources: tuple[str, ...], joins: bool) -> None:
+        self.filter = filter
+        self.epoch = epoch
+        self.since = since
+        self.sources = sources
+        self.joins = joins
+        self.is_settled = not sources
+
+    def record(self) -> list[Any]:
+        return [self.filter, self.epoch, self.since, self.sources, self.joins, self.is_settled]
+
+
+class Owners:
+    """`members`: the other nodes whose messages may come here, or that may be sent messages."""
+
+    def __init__(self, part: Part, boot: int, members: Callable[[], Iterable[str]]) -> None:
+        self.part = part
+        self.node = part.node
+        self.members = members
+        self.view = View(boot << 32, Table())
+        """By which messages are sent that are published here."""
+        self.claims: dict[str, OwnClaim] = {}
+        self.rows: list[Row] = []
+        self.endings: dict[Claim, None] = {}
+        """Claims of others whose topics may still come here."""
+        self.ended: list[Claim] = []
+        self.declared: dict[str, Declaration] = {}
+        self.heard: dict[str, View] = {}
+        """Of others, as told in their streams of QoS 1 and 2 up to where these are applied."""
+        self.heard0: dict[str, Table] = {}
+        self.seen: dict[str, dict[str, int]] = {}
+        """How far others have come in views, as they say: by who says it and whose views."""
+        self._initial: list[str] = []
+        """Filters of the settings that were claimed once."""
+        self._top = 0
+
+    # ---- from start to start -------------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, Any]:
+        """A value of JSON."""
+        return {
+            "view": [self.view.number, list(self.view.table.claims.values()), self.view.table.rest],
+            "claims": [each.record() for each in self.claims.values()],
+            "rows": self.rows,
+            "endings": list(self.endings),
+            "ended": self.ended,
+            "initial": self._initial,
+            "top": self._top,
+        }
+
+    def restore(self, record: dict[str, Any], boot: int) -> None:
+        number, claims, rest = record["view"]
+        self.view = View(max(number, boot << 32), Table([Claim(*each) for each in claims], rest))
+        for filter, epoch, since, sources, joins, is_settled in record["claims"]:
+            claim = self.claims[filter] = OwnClaim(filter, epoch, since, tuple(sources), joins)
+            claim.is_settled = is_settled
+        self.rows = [Row(*each) for each in record["rows"]]
+        self.endings = dict.fromkeys(Claim(*each) for each in record["endings"])
+        self.ended = [Claim(*each) for each in record["ended"]]
+        self._initial, self._top = list(record["initial"]), record["top"]
+
+    def begin(self, owns: Iterable[str], position: int, now: float) -> None:
+        """What the settings say is claimed once: what has moved since stays where it is. A node that is not a delivery
+        node any more gives up what it had."""
+        if not self.part.delivers:
+            self.claims.clear()
+            return
+        if self.part.keeps and not any(row.epoch == 0 for row in self.rows):
+            self.rows.append(Row(EVERYTHING, 0, 1, None))
+        for filter in owns:
+            if filter not in self._initial:
+                self._initial.append(filter)
+                if filter not in self.claims:
+                    self._claim(filter, 1, (), False, position, now)
+
+    # ---- the others ----------------------------------------------------------------------------------------------
+
+    def declare(self, node: str, declaration: Declaration) -> None:
+        self.declared[node] = declaration
+        for claim in declaration.claims:
+            self._top = max(self._top, claim.epoch)
+
+    def forget(self, node: str) -> None:
+        """It is no member any more."""
+        for known in (self.declared, self.heard, self.heard0, self.seen):
+            known.pop(node, None)
+
+    def hear(self, node: str, view: View) -> None:
+        self.heard[node] = view
+
+    def hear0(self, node: str, view: View) -> None:
+        self.heard0[node] = view.table
+
+    def has_seen(self, node: str, numbers: dict[str, int]) -> None:
+        self.seen[node] = numbers
+
+    def numbers(self) -> dict[str, int]:
+        """How far this node has come in the views of others."""
+        return {node: view.number for node, view in self.heard.items()}
+
+    def must_wait(self, node: str, view: View) -> set[str]:
+        """Nodes that lose topics to this one by that view of another one, and have not said that they have taken it."""
+        before = self.heard.get(node)
+        if before is None or not self.part.delivers:
+            return set()
+        losers = self._losers(before.table, view.table) - {self.node, node}
+        return {each for each in losers if each in self.declared and self._seen(each, node) < view.number}
+
+    def _seen(self, node: str, of: str) -> int:
+        return self.seen.get(node, {}).get(of, 0)
+
+    def _losers(self, before: Table, after: Table) -> set[str]:
+        found: set[str] = set()
+        for filter in before.claims.keys() | after.claims.keys():
+            if before.rank_of(filter) == after.rank_of(filter):
+                continue
+            had = before.claims.get(filter)
+            if filter not in after.claims:
+                if had is not None and self.node in after.losers(filter):
+                    found.add(had.node)
+            elif after.claims[filter].node == self.node:
+                found |= before.losers(filter) if had is None else {had.node}
+        if before.rest != after.rest == self.node:
+            found.add(before.rest)
+        return found
+
+    # ---- the view ------------------------------------------------------------------------------------------------
+
+    def target(self) -> Table:
+        """The table as all is known now. What was claimed by a node that has not been heard of since the start is as it
+        was."""
+        claims = [Claim(each.filter, each.epoch, self.node) for each in self.claims.values()]
+        for node, declaration in self.declared.items():
+            claims += declaration.claims_of(node)
+        members = set(self.members())
+        claims += [each for each in self.view.table if each.node in members and each.node not in self.declared]
+        return Table(claims, self._rest(members))
+
+    def _rest(self, members: set[str]) -> str:
+        part, now = self.part, self.view.table.rest
+        if not part.keeps:
+            return ""
+        if part.delivers:
+            return self.node
+        found = [node for node, each in self.declared.items() if DELIVERY in each.roles and each.edge == part.edge]
+        if now in members and now not in self.declared:  # it has not been heard of since the start
+            found.append(now)
+        return min(found, default="")
+
+    def next_view(self) -> View | None:
+        """Change the view by one filter; None: it is as it should be. Whoever calls this tells all, in this turn."""
+        target, now = self.target(), self.view.table
+        changed = [each for each in target if now.rank_of(each.filter) != each.rank]
+        if changed:
+            first = min(changed, key=lambda each: (each.rank, each.filter))
+            table = now.with_claim(first) if now.rank_of(first.filter) < first.rank else self._replaced(now, first)
+            if first.node != self.node:
+                self._loses(first)
+        else:
+            gone = sorted(each.filter for each in now if each.filter not in target.claims)
+            if gone:
+                table = now.without(gone[0])
+            elif now.rest != target.rest:
+                table = now.with_rest(target.rest)
+            else:
+                return None
+        self.view = View(self.view.number + 1, table)
+        return self.view
+
+    def _replaced(self, table: Table, claim: Claim) -> Table:
+        """By a claim of a lower rank, as that of a node that is gone was the higher one."""
+        return table.without(claim.filter).with_claim(claim)
+
+    def _loses(self, claim: Claim) -> None:
+        if any(self._has_part(row, claim.filter) for row in self.rows):
+            self.endings[claim] = None
+
+    @staticmethod
+    def _has_part(row: Row, filter: str) -> bool:
+        """Whether new messages of topics of a filter may be of this row."""
+        return row.last is None and overlap(row.filter, filter) and specificity(row.filter) >= specificity(filter)
+
+    def owner(self, topic: str) -> str:
+        """Of what is published here."""
+        return self.view.table.owner(topic)
+
+    # ---- claiming ------------------------------------------------------------------------------------------------
+
+    def check(self, filter: str, linked: Iterable[str]) -> set[str]:
+        """The nodes that have its topics now. Raises Refused, or InvalidTopicFilter."""
+        check_owned(filter)
+        table = self.target()
+        if not self.part.delivers:
+            raise Refused(f"node {self.node} is no delivery node: it stores nothing (edge.roles)")
+        owner = table.claims.get(filter)
+        if owner is not None and owner.node == self.node:
+            raise Refused(f"node {self.node} has {filter} already")
+        if owner is None and table.losers(filter) == {self.node}:
+            raise Refused(f"node {self.node} has all topics of {filter} already, by a wider filter")
+        self._check_still(filter)
+        if len(self.claims) >= MOST_OWNED:
+            raise Refused(f"node {self.node} has {MOST_OWNED} filters; no node may have more")
+        sources = table.losers(filter) - {self.node}
+        away = sorted(sources - set(linked))
+        if away:
+            raise Refused(
+                f"node {away[0]}, which has topics of {filter}, is not linked with node {self.node}: bring it back, or "
+                f"have it forgotten (headwater cluster forget {away[0]})"
+            )
+        return sources
+
+    def _check_still(self, filter: str) -> None:
+        for node, declaration in [*self.declared.items(), (self.node, self.declaration())]:
+            for claim in declaration.claims:
+                if claim.filter == filter and claim.step:
+                    waits = f", and waits for {', '.join(claim.waits)}" if claim.waits else ""
+                    raise Refused(f"{filter} is on its way to node {node}{waits}")
+
+    def claim(self, filter: str, joins: bool, linked: Iterable[str], position: int, now: float) -> None:
+        """This is the step that decides; `position` is the next one of the store. Raises Refused."""
+        self.check(filter, linked)
+        claims, rows = dict(self.claims), list(self.rows)
+        self._claim(filter, self._top + 1, self._sources(filter), joins, position, now)
+        try:
+            encode_declaration(self.declaration(), 0)
+        except TooLarge as error:
+            self.claims, self.rows = claims, rows
+            raise Refused(str(error)) from None
+
+    def _sources(self, filter: str) -> tuple[str, ...]:
+        """Nodes whose rows have topics of it: they end."""
+        return tuple(
+            sorted(
+                node
+                for node, declaration in self.declared.items()
+                if node != self.node and any(self._has_part(row, filter) for row in declaration.rows)
+            )
+        )
+
+    def _claim(self, filter: str, epoch: int, sources: tuple[str, ...], joins: bool, position: int, now: float) -> None:
+        self._top = max(self._top, epoch)
+        self.claims[filter] = OwnClaim(filter, epoch, now, sources, joins)
+        self.rows.append(Row(filter, epoch, position, None))
+        closed = [row for row in self.rows if row.last is not None]
+        for row in closed[: max(0, len(self.rows) - MOST_ROWS)]:
+            self.rows.remove(row)
+
+    # ---- how far moves are ---------------------------------------------------------------------------------------
+
+    def look(self, position: int) -> bool:
+        """Whether something has changed that is to be kept and told. `position` is the next one of the store."""
+        members, target, changed = set(self.members()), self.target(), False
+        for ending in list(self.endings):
+            if target.rank_of(ending.filter) < ending.rank:  # who claimed it is gone
+                del self.endings[ending]
+                changed = True
+            elif not self._unswitched(ending.filter, ending.rank, members):
+                del self.endings[ending]
+                self._end(ending, position)
+                changed = True
+        for claim in list(self.claims.values()):
+            if not claim.is_settled and not self.waits_of(claim, members)[1]:
+                claim.is_settled = changed = True
+            if claim.is_settled and claim.joins and self._is_spare(claim, target):
+                del self.claims[claim.filter]
+                changed = True
+        return changed
+
+    def _is_spare(self, claim: OwnClaim, target: Table) -> bool:
+        found = target.claims.get(claim.filter)
+        return found is not None and found.node == self.node and target.is_spare(found)
+
+    def _unswitched(self, filter: str, rank: tuple[int, str], members: set[str]) -> list[str]:
+        """Nodes whose messages may still go to an owner before that one."""
+        found = [node for node in members if node not in self.heard or self.heard[node].table.rank_of(filter) < rank]
+        if self.view.table.rank_of(filter) < rank:
+            found.append(self.node)
+        return sorted(found)
+
+    def _end(self, ending: Claim, position: int) -> None:
+        filter, last = ending.filter, position - 1
+        own = self.claims.get(filter)
+        if own is not None and (own.epoch, self.node) < ending.rank:
+            del self.claims[filter]
+        self.ended = [*self.ended, ending][-MOST_ENDED:]
+        rows = [row for row in self.rows if row.filter == filter]
+        if not rows:
+            rows = self._restricted(filter)
+        self.rows = [row for row in self.rows if row.filter != filter]
+        for row in rows:
+            closed = row if row.last is not None else row._replace(last=last)
+            if closed.last is not None and closed.first <= closed.last:
+                self.rows.append(closed)
+
+    def _restricted(self, filter: str) -> list[Row]:
+        """The rows of the most specific wider filter, for this one alone; else those of whatever overlaps."""
+        wider = [row for row in self.rows if covers(row.filter, filter)]
+        if wider:
+            nearest = min(wider, key=lambda row: specificity(row.filter)).filter
+            return [row._replace(filter=filter) for row in wider if row.filter == nearest]
+        return [row._replace(filter=filter) for row in self.rows if self._has_part(row, filter)]
+
+    def waits_of(self, claim: OwnClaim, members: set[str]) -> tuple[str, list[str]]:
+        """The step that its move is at, and for whom it waits; nobody: it is settled."""
+        rank = (claim.epoch, self.node)
+        waits = self._unswitched(claim.filter, rank, members)
+        if waits:
+            return SWITCHING, waits
+        waits = [
+            node
+            for node in claim.sources
+            if node in members and node in self.declared and Claim(claim.filter, *rank) not in self.declared[node].ended
+        ]
+        return ENDING, waits
+
+    # ---- what is told --------------------------------------------------------------------------------------------
+
+    def declaration(self, store: str = "", rest: str = "") -> Declaration:
+        members = set(self.members())
+        claims = []
+        for claim in self.claims.values():
+            step, waits = ("", []) if claim.is_settled else self.waits_of(claim, members)
+            claims.append(
+                DeclaredClaim(*(claim.filter, claim.epoch, claim.since, claim.sources, step, tuple(waits[:MOST_WAITS])))
+            )
+        return Declaration(
+            *(self.part.edge, self.part.roles, store, rest),
+            *(tuple(claims), tuple(self.rows), tuple(self.ended)),
+        )

@@ -1,0 +1,152 @@
+"""A filter goes to another node while messages flow: each is stored once, in order, whatever breaks meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.node.links.edges import EdgeNet, EdgeNode, client_of
+from tests.node.links.memory import publish
+
+FILTER = "plant/2/#"
+
+
+def three() -> EdgeNet:
+    return EdgeNet(EdgeNode("r", roles=["receiving"]), EdgeNode("a", owns=["plant/#"]), EdgeNode("b"))
+
+
+def rows_of(node: EdgeNode, filter: str) -> list[tuple[int, int, int | None]]:
+    return [(row.epoch, row.first, row.last) for row in node.owning.owners.rows if row.filter == filter]
+
+
+def test_a_split_and_a_join() -> None:
+    net = three()
+    device = client_of(net.node("r"), "device")
+    publish(device, "plant/2", b"1", 1)
+    net.settle()
+    assert net.order("r", FILTER, "b") == [(True, f"{FILTER} goes from node a to node b")]
+    for node in net.nodes:
+        assert node.owning.owners.owner("plant/2") == "b"
+        assert node.owning.owners.owner("plant/1") == "a"
+    publish(device, "plant/2", b"2", 1)
+    publish(device, "plant/1", b"3", 1)
+    net.settle()
+    assert net.node("a").stored() == [("plant/2", b"1"), ("plant/1", b"3")]
+    assert net.node("b").stored() == [("plant/2", b"2")]
+    assert rows_of(net.node("a"), FILTER) == [(0, 1, 1)] or rows_of(net.node("a"), FILTER) == [(1, 1, 1)]
+    assert rows_of(net.node("b"), FILTER) == [(2, 1, None)]
+    assert net.node("b").owning.owners.claims[FILTER].is_settled
+
+    assert net.order("b", FILTER, "a", joins=True) == [(True, f"{FILTER} goes from node b to node a")]
+    assert all(node.owning.owners.owner("plant/2") == "a" for node in net.nodes)
+    assert FILTER not in net.node("a").owning.owners.view.table.claims
+    publish(device, "plant/2", b"4", 1)
+    net.settle()
+    assert net.node("a").stored()[-1] == ("plant/2", b"4")
+    assert rows_of(net.node("b"), FILTER) == [(2, 1, 1)]
+    assert rows_of(net.node("a"), FILTER) == [(1, 1, 1), (3, 3, None)]
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    net = three()
+    assert net.order("r", FILTER, "b", is_dry=True) == [(True, f"{FILTER} would go from node a to node b")]
+    assert net.node("b").owning.owners.claims == {}
+
+
+@pytest.mark.parametrize(
+    ("filter", "to", "why"),
+    [
+        ("plant/#", "a", "has plant/# already"),
+        ("plant/1", "a", "has all topics of plant/1 already, by a wider filter"),
+        ("plant/1", "r", "is no delivery node"),
+        ("plant/1", "x", "is not linked"),
+        ("plant/#/1", "b", "'#' must be the last level"),
+        ("$SYS/#", "b", "belongs to each node alone"),
+        ("p" * 300, "b", "more than 256 bytes"),
+    ],
+)
+def test_what_cannot_be(filter: str, to: str, why: str) -> None:
+    [(is_done, text)] = three().order("r", filter, to)
+    assert not is_done and why in text
+
+
+def test_a_filter_that_moves_does_not_move_again() -> None:
+    net = three()
+    net.cut("r", "b")
+    net.order("a", FILTER, "b")
+    [(is_done, text)] = net.order("b", FILTER, "b")
+    assert not is_done
+    [(is_done, text)] = net.order("a", FILTER, "a")
+    assert not is_done and text == f"{FILTER} is on its way to node b, and waits for r"
+
+
+def test_nothing_is_taken_from_a_node_that_is_away() -> None:
+    net = three()
+    net.cut("a", "b")
+    [(is_done, text)] = net.order("r", FILTER, "b")
+    assert not is_done and "node a, which has topics of plant/2/#, is not linked with node b" in text
+
+
+def test_what_a_node_that_is_away_has_is_the_former_owners_until_it_is_back() -> None:
+    net = three()
+    net.cut("r", "a")
+    device = client_of(net.node("r"), "device")
+    publish(device, "plant/2", b"before", 1)
+    net.order("b", FILTER, "b")
+    publish(device, "plant/2", b"after", 1)
+    net.later(1)
+    assert net.node("b").stored() == []  # order: what was before is not at a yet
+    assert net.node("b").owning.held >= 1
+    assert rows_of(net.node("a"), FILTER) == []
+    net.connect(net.node("r"), net.node("a"))
+    net.later(1)
+    assert net.node("a").stored() == [("plant/2", b"before")]
+    assert net.node("b").stored() == [("plant/2", b"after")]
+    assert rows_of(net.node("a"), FILTER) == [(1, 1, 1)]
+
+
+def test_what_is_held_is_not_held_for_ever() -> None:
+    net = three()
+    net.cut("r", "a")
+    device = client_of(net.node("r"), "device")
+    net.order("b", FILTER, "b")
+    publish(device, "plant/2", b"after", 1)
+    net.later(owning_hold(net) + 1)
+    assert net.node("b").stored() == [("plant/2", b"after")]
+    assert net.node("b").owning.held_out == 1
+
+
+def owning_hold(net: EdgeNet) -> float:
+    return net.node("b").owning.settings.hold
+
+
+def test_the_filter_of_an_owner_that_is_forgotten_is_the_former_ones_again() -> None:
+    net = three()
+    net.cut("r", "b")
+    net.order("a", FILTER, "b")
+    net.cut("a", "b")
+    gone = net.node("b")
+    net.nodes.remove(gone)
+    for node in net.nodes:
+        node.links.forget("b")
+        node.broker.turn()
+    net.settle()
+    assert all(node.owning.owners.owner("plant/2") == "a" for node in net.nodes)
+    publish(client_of(net.node("r"), "device"), "plant/2", b"x", 1)
+    net.settle()
+    assert net.node("a").stored() == [("plant/2", b"x")]
+
+
+def test_two_nodes_that_claim_one_filter_at_once_agree() -> None:
+    net = EdgeNet(EdgeNode("r", roles=["receiving"]), EdgeNode("a", owns=["#"]), EdgeNode("b"), EdgeNode("c"))
+    for name in ("b", "c"):
+        node = net.node(name)
+        node.owning.order(name, FILTER, False, False, lambda is_done, text: None)
+        node.broker.turn()
+    device = client_of(net.node("r"), "device")
+    for number in range(20):
+        publish(device, "plant/2", b"%d" % number, 1)
+        net.settle()
+    assert all(node.owning.owners.owner("plant/2") == "c" for node in net.nodes)
+    stored = [payload for name in "abc" for _, payload in net.node(name).stored()]
+    assert sorted(stored, key=int) == [b"%d" % number for number in range(20)]
+    assert list(net.node("b").owning.owners.claims) == []
