@@ -290,6 +290,12 @@ class Owners:
             raise Refused(f"node {self.node} has {filter} already")
         if owner is None and table.losers(filter) == {self.node}:
             raise Refused(f"node {self.node} has all topics of {filter} already, by a wider filter")
+        unheard = sorted(set(self.members()) - self.declared.keys())
+        if unheard:
+            raise Refused(
+                f"node {self.node} has not heard of node {unheard[0]} since its start: try again, or have that node "
+                f"forgotten (headwater cluster forget {unheard[0]})"
+            )
         self._check_still(filter)
         if len(self.claims) >= MOST_OWNED:
             raise Refused(f"node {self.node} has {MOST_OWNED} filters; no node may have more")
@@ -384,7 +390,7 @@ class Owners:
             del self.claims[filter]
         self.ended = [*self.ended, ending][-MOST_ENDED:]
         for row in list(self.rows):
-            if not self._has_part(row, filter):
+            if not self._has_part(row, filter) or row.epoch >= ending.epoch:
                 continue
             if covers(filter, row.filter):
                 self.rows[self.rows.index(row)] = row._replace(last=last)

@@ -35,8 +35,12 @@ class Sensor(Device):
 
 
 class OwnerWorld:
-    """`one_by_one`: no move is begun while another one goes on anywhere. Nodes see to that as far as they know; two that
-    begin at the same moment do not, and then only the order between stores may suffer."""
+    """`one_by_one`: no move is begun while another one goes on anywhere. Nodes see to that as far as they know; of two
+    that begin at the same moment they do not, and then only the order between stores may suffer. `hold`: the setting;
+    if it is long, it is looked at every moment that no message is stored before those that were published before it."""
+
+    patience = 200
+    """Rounds that it may take until all is quiet."""
 
     def __init__(self, seed: int, crashes: bool = True, one_by_one: bool = True, hold: float = 10.0) -> None:
         self.random = random.Random(seed)
@@ -53,6 +57,9 @@ class OwnerWorld:
         self.cloud = [Sensor(f"cloud-{name}", name) for name in ("a", "b", "r")]
         self.crashes = 0
         self.moved = 0
+        self.is_held = one_by_one and hold >= 600.0
+        self.looked_at: dict[str, int] = {}
+        self.on_disk: set[bytes] = set()
         for device in [*self.sensors, *self.cloud]:
             device.connect(self.net.node(device.home).broker)
         self.net.settle()
@@ -91,6 +98,26 @@ class OwnerWorld:
             self.cut_or_connect()
         elif self.may_crash and chosen < 0.99:
             self.crash(self.random.choice(self.names))
+        if self.is_held:
+            self.look_at_stores()
+
+    def look_at_stores(self) -> None:
+        """What a new owner stores comes behind what the former one has, but for what is published at itself."""
+        fresh = []
+        for node in self.net.nodes:
+            rows = node.rows
+            fresh += [(node.name, row) for row in rows[self.looked_at.get(node.name, 0) :]]
+            self.looked_at[node.name] = len(rows)
+        self.on_disk.update(row.payload for _, row in fresh)
+        for name, row in fresh:
+            home, _, number = row.payload.decode().partition(":")
+            if home != name:
+                sent = next(each for each in self.sensors if each.home == home).sent
+                qos = sent[int(number)][2]
+                before = [
+                    payload for topic, payload, level in sent[: int(number)] if (topic, level) == (row.topic, qos)
+                ]
+                assert self.on_disk.issuperset(before), f"{row.payload!r} is stored before {set(before) - self.on_disk}"
 
     def publish(self) -> None:
         sensor = self.random.choice(self.sensors)
@@ -151,7 +178,7 @@ class OwnerWorld:
             for other in self.names[number + 1 :]:
                 if frozenset((one, other)) not in self.net.at:
                     self.net.connect(self.net.node(one), self.net.node(other))
-        for _ in range(200):
+        for _ in range(self.patience):
             self.net.later(1.0)
             for device in [*self.sensors, *self.cloud]:
                 self._turns(device)
