@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.edge.ownership import Claim, Table, check_owned, covers, overlap, specificity
-from headwater.routing.topics import InvalidTopicFilter, matches
+from headwater.edge.ownership import Claim, Table, check_owned, covers, intersection, overlap, specificity
+from headwater.routing.topics import InvalidTopicFilter, check_filter, matches
 
 NAMES = ["a", "b", "", "$s"]
 TOPICS = ["/".join(each) for size in (1, 2, 3, 4) for each in product(NAMES, repeat=size) if "/".join(each)]
@@ -64,6 +64,17 @@ def test_overlapping_and_covering(one: str, other: str) -> None:
         assert others <= ones
     elif others <= ones:  # names that are not in this world tell them apart
         assert "+" in other or "#" in other
+
+
+@given(FILTER, FILTER)
+def test_the_intersection_of_two_filters(one: str, other: str) -> None:
+    if overlap(one, other):
+        both = intersection(one, other)
+        check_filter(both, 9)
+        assert [each for each in TOPICS if matches(both, each)] == [
+            each for each in TOPICS if matches(one, each) and matches(other, each)
+        ]
+        assert covers(one, both) and covers(other, both)
 
 
 def test_a_filter_that_covers_all_of_a_world_with_another_name_covers() -> None:

@@ -35,7 +35,7 @@ STATUSES = st.builds(
     st.lists(st.builds(EdgeNode, TEXT, TEXT, TEXTS, TEXT, TEXT, TEXT, TEXT, st.booleans()), max_size=3).map(tuple),
     st.lists(st.builds(Ownership, TEXT, TEXT, TEXT, NUMBER, TEXT), max_size=3).map(tuple),
     st.lists(st.builds(Move, TEXT, NUMBER, TEXTS, TEXT, TEXT, TIME, TEXTS), max_size=3).map(tuple),
-    st.lists(st.builds(Stretch, TEXT, TEXT, TEXT, TEXTS, NUMBER, NUMBER, st.none() | NUMBER), max_size=3).map(tuple),
+    st.lists(st.builds(Stretch, *[TEXT] * 3, TEXTS, TEXT, NUMBER, NUMBER, st.none() | NUMBER), max_size=3).map(tuple),
     st.builds(Unowned, TEXT, TEXT, NUMBER, TEXTS),
 )
 

@@ -41,12 +41,14 @@ class DeclaredClaim(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Positions that this node's store gave to topics of a filter; `last` is None while it goes on."""
+    """Positions that this node's store gave to topics of a filter; `last` is None while it goes on. `claim`: the filter
+    by which this node owned them."""
 
     filter: str
     epoch: int
     first: int
     last: int | None
+    claim: str
 
 
 class Declaration(NamedTuple):
@@ -132,8 +134,8 @@ def _claim(filter: Any, epoch: Any, since: Any, sources: Any, step: Any, waits: 
     )
 
 
-def _row(filter: Any, epoch: Any, first: Any, last: Any, *_more: Any) -> Row:
-    return Row(_filter(filter), _number(epoch), _number(first), None if last is None else _number(last))
+def _row(filter: Any, epoch: Any, first: Any, last: Any, claim: Any, *_more: Any) -> Row:
+    return Row(_filter(filter), _number(epoch), _number(first), None if last is None else _number(last), _filter(claim))
 
 
 def _filter(value: Any) -> str:

@@ -49,7 +49,7 @@ from typing import Any, Final, NamedTuple
 from headwater.edge.declaration import Declaration, DeclaredClaim, Row, TooLarge
 from headwater.edge.declaration import encode as encode_declaration
 from headwater.edge.messages import View
-from headwater.edge.ownership import Claim, Table, check_owned, covers, overlap, specificity
+from headwater.edge.ownership import Claim, Table, check_owned, covers, intersection, overlap, specificity
 from headwater.edge.status import DELIVERY
 
 MOST_ROWS: Final = 256
@@ -151,7 +151,7 @@ class Owners:
             self.claims.clear()
             return
         if self.part.keeps and not any(row.epoch == 0 for row in self.rows):
-            self.rows.append(Row(EVERYTHING, 0, 1, None))
+            self.rows.append(Row(EVERYTHING, 0, 1, None, EVERYTHING))
         for filter in owns:
             if filter not in self._initial:
                 self._initial.append(filter)
@@ -242,9 +242,10 @@ class Owners:
             if first.node != self.node:
                 self._loses(first)
         else:
-            gone = sorted(each.filter for each in now if each.filter not in target.claims)
+            gone = sorted(each for each in now if each.filter not in target.claims)
             if gone:
-                table = now.without(gone[0])
+                table = now.without(gone[0].filter)
+                self._regains(gone[0])
             elif now.rest != target.rest:
                 table = now.with_rest(target.rest)
             else:
@@ -260,10 +261,17 @@ class Owners:
         if any(self._has_part(row, claim.filter) for row in self.rows):
             self.endings[claim] = None
 
+    def _regains(self, claim: Claim) -> None:
+        """Nobody claims it any more: what ended for it goes on."""
+        for row in [each for each in self.rows if each.last is not None and each.claim != claim.filter]:
+            if claim.node != self.node and claim in self.ended and row.filter == claim.filter:
+                assert row.last is not None
+                self.rows.append(Row(row.filter, claim.epoch, row.last + 1, None, row.claim))
+
     @staticmethod
     def _has_part(row: Row, filter: str) -> bool:
-        """Whether new messages of topics of a filter may be of this row."""
-        return row.last is None and overlap(row.filter, filter) and specificity(row.filter) >= specificity(filter)
+        """Whether new messages of topics of a filter are of this row, as long as nobody claims it."""
+        return row.last is None and overlap(row.filter, filter) and specificity(row.claim) >= specificity(filter)
 
     def owner(self, topic: str) -> str:
         """Of what is published here."""
@@ -282,6 +290,12 @@ class Owners:
             raise Refused(f"node {self.node} has {filter} already")
         if owner is None and table.losers(filter) == {self.node}:
             raise Refused(f"node {self.node} has all topics of {filter} already, by a wider filter")
+        unheard = sorted(set(self.members()) - self.declared.keys())
+        if unheard:
+            raise Refused(
+                f"node {self.node} has not heard of node {unheard[0]} since its start: try again, or have that node "
+                f"forgotten (headwater cluster forget {unheard[0]})"
+            )
         self._check_still(filter)
         if len(self.claims) >= MOST_OWNED:
             raise Refused(f"node {self.node} has {MOST_OWNED} filters; no node may have more")
@@ -297,9 +311,9 @@ class Owners:
     def _check_still(self, filter: str) -> None:
         for node, declaration in [*self.declared.items(), (self.node, self.declaration())]:
             for claim in declaration.claims:
-                if claim.filter == filter and claim.step:
+                if claim.step and overlap(claim.filter, filter):
                     waits = f", and waits for {', '.join(claim.waits)}" if claim.waits else ""
-                    raise Refused(f"{filter} is on its way to node {node}{waits}")
+                    raise Refused(f"{claim.filter} is on its way to node {node}{waits}")
 
     def claim(self, filter: str, joins: bool, linked: Iterable[str], position: int, now: float) -> None:
         """This is the step that decides; `position` is the next one of the store. Raises Refused."""
@@ -325,7 +339,7 @@ class Owners:
     def _claim(self, filter: str, epoch: int, sources: tuple[str, ...], joins: bool, position: int, now: float) -> None:
         self._top = max(self._top, epoch)
         self.claims[filter] = OwnClaim(filter, epoch, now, sources, joins)
-        self.rows.append(Row(filter, epoch, position, None))
+        self.rows.append(Row(filter, epoch, position, None, filter))
         closed = [row for row in self.rows if row.last is not None]
         for row in closed[: max(0, len(self.rows) - MOST_ROWS)]:
             self.rows.remove(row)
@@ -347,9 +361,16 @@ class Owners:
             if not claim.is_settled and not self.waits_of(claim, members)[1]:
                 claim.is_settled = changed = True
             if claim.is_settled and claim.joins and self._is_spare(claim, target):
-                del self.claims[claim.filter]
+                self._absorb(claim, target)
                 changed = True
         return changed
+
+    def _absorb(self, claim: OwnClaim, target: Table) -> None:
+        """From now on its topics are this node's by the wider filter."""
+        del self.claims[claim.filter]
+        wider = target.wider(claim.filter)
+        assert wider is not None
+        self.rows = [row._replace(claim=wider.filter) if row.claim == claim.filter else row for row in self.rows]
 
     def _is_spare(self, claim: OwnClaim, target: Table) -> bool:
         found = target.claims.get(claim.filter)
@@ -368,22 +389,15 @@ class Owners:
         if own is not None and (own.epoch, self.node) < ending.rank:
             del self.claims[filter]
         self.ended = [*self.ended, ending][-MOST_ENDED:]
-        rows = [row for row in self.rows if row.filter == filter]
-        if not rows:
-            rows = self._restricted(filter)
-        self.rows = [row for row in self.rows if row.filter != filter]
-        for row in rows:
-            closed = row if row.last is not None else row._replace(last=last)
-            if closed.last is not None and closed.first <= closed.last:
-                self.rows.append(closed)
-
-    def _restricted(self, filter: str) -> list[Row]:
-        """The rows of the most specific wider filter, for this one alone; else those of whatever overlaps."""
-        wider = [row for row in self.rows if covers(row.filter, filter)]
-        if wider:
-            nearest = min(wider, key=lambda row: specificity(row.filter)).filter
-            return [row._replace(filter=filter) for row in wider if row.filter == nearest]
-        return [row._replace(filter=filter) for row in self.rows if self._has_part(row, filter)]
+        for row in list(self.rows):
+            if not self._has_part(row, filter) or row.epoch >= ending.epoch:
+                continue
+            if covers(filter, row.filter):
+                self.rows[self.rows.index(row)] = row._replace(last=last)
+            else:
+                part = row._replace(filter=intersection(row.filter, filter), last=last)
+                if not any(each.last is not None and _same(each, part) for each in self.rows):
+                    self.rows.append(part)
 
     def waits_of(self, claim: OwnClaim, members: set[str]) -> tuple[str, list[str]]:
         """The step that its move is at, and for whom it waits; nobody: it is settled."""
@@ -412,3 +426,8 @@ class Owners:
             *(self.part.edge, self.part.roles, store, rest),
             *(tuple(claims), tuple(self.rows), tuple(self.ended)),
         )
+
+
+def _same(one: Row, other: Row) -> bool:
+    """Whether the first is about all that the second is about."""
+    return covers(one.filter, other.filter) and (one.claim, one.epoch) == (other.claim, other.epoch)

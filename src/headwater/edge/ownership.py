@@ -62,6 +62,19 @@ def overlap(one: str, other: str) -> bool:
     return True
 
 
+def intersection(one: str, other: str) -> str:
+    """The filter of all topics that match both; they overlap."""
+    first, second = _levels(one), _levels(other)
+    found: list[str] = []
+    for index in range(min(len(first), len(second))):  # one that is longer ends with a `#` that stands for nothing
+        here, there = first[index], second[index]
+        if here == "#" or there == "#":
+            found += second[index:] if here == "#" else first[index:]
+            break
+        found.append(there if here == "+" else here)
+    return "#" if found == ["+", "#"] else "/".join(found)
+
+
 def covers(wide: str, narrow: str) -> bool:
     """Whether all topics that match `narrow` match `wide`."""
     if _is_apart(wide, narrow):

@@ -45,7 +45,7 @@ def status_of(
             if each.step
         ),
         stores=tuple(
-            Stretch(each.store, node, each.rest, (row.filter,), row.epoch, row.first, row.last)
+            Stretch(each.store, node, each.rest, (row.filter,), row.claim, row.epoch, row.first, row.last)
             for node, each in sorted(declared.items())
             if each.store
             for row in each.rows

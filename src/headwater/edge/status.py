@@ -9,18 +9,19 @@ all `stores` that overlap its filters has every message once, whatever has been 
 the messages of `filters` that one store took while its node owned them, positions `from` to `to`, both included. `to`
 is null while it goes on. One store may have several rows for a filter, if topics came back to it.
 
-For the order of one publisher's messages in a topic (`stretches_of`): of each store, the rows of the most specific
-filter that matches the topic count, and of these rows, that with the smaller `epoch` comes first. One is whole when its
-`to` is known. Until then (`moves` says whom it waits for) its end may still grow, while the next one has begun already.
+For the order of one publisher's messages in a topic (`stretches_of`): of rows that match the topic and have the same
+store, claim and epoch, the one that ends first counts; and of these, that with the smaller `epoch` comes first. A row
+is whole when its `to` is known. Until then (`moves` says whom it waits for) its end may still grow, while the next one
+has begun already. A `to` that is smaller than `from`: there is nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from typing import Any, Final, TypeVar
 
-from headwater.edge.ownership import specificity
 from headwater.routing.topics import matches
 
 RECEIVING: Final = "receiving"
@@ -90,6 +91,8 @@ class Stretch:
     node: str
     url: str
     filters: tuple[str, ...]
+    claim: str
+    """The filter by which the node owned them: the same, or a wider one."""
     epoch: int
     first: int
     last: int | None
@@ -127,19 +130,26 @@ class EdgeStatus:
 
 
 def stretches_of(status: EdgeStatus, topic: str) -> list[Stretch]:
-    """Where messages of a topic are, in the order of each publisher's messages."""
-    found: dict[str, list[Stretch]] = {}
+    """Where messages of a topic are, in the order of each publisher's messages; no position of a store twice."""
+    first_to_end: dict[tuple[str, str, int], Stretch] = {}
     for stretch in status.stores:
-        for filter in stretch.filters:
-            if matches(filter, topic):
-                of_store = found.setdefault(stretch.id, [])
-                known = of_store[0].filters[0] if of_store else ""
-                if known and specificity(filter) > specificity(known):
-                    continue
-                if known and specificity(filter) < specificity(known):
-                    of_store.clear()
-                of_store.append(replace(stretch, filters=(filter,)))
-    return sorted((each for some in found.values() for each in some), key=lambda each: (each.epoch, each.first))
+        if any(matches(filter, topic) for filter in stretch.filters):
+            key = (stretch.id, stretch.claim, stretch.epoch)
+            known = first_to_end.get(key)
+            if known is None or _end_of(stretch) < _end_of(known):
+                first_to_end[key] = stretch
+    found: list[Stretch] = []
+    done: dict[str, float] = {}
+    for stretch in sorted(first_to_end.values(), key=lambda each: (each.epoch, each.first)):
+        upto = done.get(stretch.id, 0)
+        if upto < inf and _end_of(stretch) >= max(stretch.first, upto + 1):
+            found.append(replace(stretch, first=int(max(stretch.first, upto + 1))))
+            done[stretch.id] = _end_of(stretch)
+    return found
+
+
+def _end_of(stretch: Stretch) -> float:
+    return inf if stretch.last is None else stretch.last
 
 
 def encode(status: EdgeStatus) -> dict[str, Any]:
@@ -209,6 +219,7 @@ def _stretch(row: Mapping[str, Any]) -> Stretch:
         node=_field(row, "node", str),
         url=_field(row, "url", str),
         filters=_texts(row, "filters"),
+        claim=_field(row, "claim", str),
         epoch=_field(row, "epoch", int),
         first=_field(row, "from", int),
         last=None if last is None else _field(row, "to", int),

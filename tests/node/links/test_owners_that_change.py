@@ -15,7 +15,9 @@ def three() -> EdgeNet:
 
 
 def rows_of(node: EdgeNode, filter: str) -> list[tuple[int, int, int | None]]:
-    return [(row.epoch, row.first, row.last) for row in node.owning.owners.rows if row.filter == filter]
+    """But for those of topics that nobody owned."""
+    rows = [row for row in node.owning.owners.rows if row.filter == filter and row.epoch]
+    return [(row.epoch, row.first, row.last) for row in rows]
 
 
 def test_a_split_and_a_join() -> None:
@@ -32,7 +34,7 @@ def test_a_split_and_a_join() -> None:
     net.settle()
     assert net.node("a").stored() == [("plant/2", b"1"), ("plant/1", b"3")]
     assert net.node("b").stored() == [("plant/2", b"2")]
-    assert rows_of(net.node("a"), FILTER) == [(0, 1, 1)] or rows_of(net.node("a"), FILTER) == [(1, 1, 1)]
+    assert rows_of(net.node("a"), FILTER) == [(1, 1, 1)]
     assert rows_of(net.node("b"), FILTER) == [(2, 1, None)]
     assert net.node("b").owning.owners.claims[FILTER].is_settled
 
