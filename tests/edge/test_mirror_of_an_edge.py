@@ -320,7 +320,7 @@ def test_an_edge_that_the_broker_is_not_of() -> None:
     run(scenario())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.one_of(

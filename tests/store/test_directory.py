@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.routing.topics import levels_match
-from headwater.store.directory import Directory, Holding, Precedence, directory_of, filters_overlap
+from headwater.store.directory import Directory, Holding, Precedence, directory_of, filter_covers, filters_overlap
 
 A, B = "http://a:8080", "http://b:8080"
 levels = st.lists(st.sampled_from(["a", "b", "+", ""]), min_size=1, max_size=4)
@@ -118,3 +118,40 @@ def test_while_a_move_goes_on_the_new_stores_part_is_withheld() -> None:
 def test_what_is_no_move_is_said(moves: Any) -> None:
     with pytest.raises(ValueError, match=r"move|`filter`"):
         directory_of({"stores": [], "moves": moves})
+
+
+def test_of_a_store_the_most_specific_holding_counts() -> None:
+    """As nodes of an edge tell it: each has everything that nobody owns, and a filter that goes ends for itself."""
+    found = directory_of(
+        {
+            "stores": [
+                entry("a", A, ["#"], 1, None, epoch=0),
+                entry("a", A, ["plant/#"], 1, 90, epoch=1),
+                entry("a", A, ["plant/x"], 1, 40, epoch=1),
+                entry("a", A, ["plant/x"], 60, None, epoch=3),
+                entry("b", B, ["#"], 1, None, epoch=0),
+                entry("b", B, ["barn/#"], 1, 30, epoch=0),
+                entry("b", B, ["plant/x"], 1, 20, epoch=2),
+                entry("b", B, ["plant/#"], 50, None, epoch=4),
+            ]
+        }
+    )
+    assert set(found.precedences()) == {
+        Precedence("a", 40, "b", 1),  # x went to b
+        Precedence("b", 20, "a", 60),  # and came back
+        Precedence("a", 90, "b", 50),  # and the rest went
+    }
+    assert sorted(each.last for each in found.waiting({"a": 39, "b": 0})) == [20, 40, 90]
+    assert sorted(each.last for each in found.waiting({"a": 40, "b": 20})) == [90]
+    assert found.waiting({"a": 90, "b": 20}) == []
+    assert found.places["a"].ended is None
+
+
+@given(filters, filters)
+def test_a_filter_covers_another_if_it_matches_all_its_topics(one: str, other: str) -> None:
+    ours = {topic for topic in topics if levels_match(one.split("/"), topic.split("/"))}
+    theirs = {topic for topic in topics if levels_match(other.split("/"), topic.split("/"))}
+    if filter_covers(one, other):
+        assert theirs <= ours
+    elif theirs <= ours and theirs:  # `+` of all levels that a test knows covers each of these
+        assert "+" in other.split("/") or "#" in other

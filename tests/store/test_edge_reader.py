@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from headwater.store import edge_reader as module
-from headwater.store.edge_reader import EdgeReader
+from headwater.store.directory import Directory, Holding, Precedence
+from headwater.store.edge_reader import EdgeReader, bounds_of
 from headwater.store.memory import MemoryStore
 from headwater.store.reader import Refused, StoreReader, Unreachable
 from tests.store.messages import MICROSECONDS, NOON, SECOND
@@ -129,3 +130,23 @@ def test_nobody_is_told_without_tls_who_we_are(two: Two) -> None:
     edge.home._secure = True
     with pytest.raises(Refused, match="no TLS"):
         edge.reader(edge.directory.places["b"])
+
+
+def test_who_waits_for_whom() -> None:
+    known = Directory(
+        [
+            Holding("a", "n", "", ("x",), 1, 4, 1),
+            Holding("b", "m", "", ("x",), 7, 9, 2),
+            Holding("a", "n", "", ("x",), 6, None, 3),
+        ]
+    )
+    assert bounds_of(known, {"a": 0, "b": 0}, ["a", "b"]) == {"a": 6, "b": 7}
+    assert bounds_of(known, {"a": 4, "b": 6}, ["a", "b"]) == {"a": 6}
+    assert bounds_of(known, {"a": 5, "b": 9}, ["a"]) == {}
+    assert bounds_of(known, {"a": 5, "b": 6}, ["a"]) == {"a": 6}, "b does not answer"
+
+
+def test_a_circle_of_a_wrong_directory_holds_nothing_for_ever() -> None:
+    known = Directory([Holding("a", "n", "", ("x", "y"), 1, 9, 1), Holding("b", "m", "", ("x",), 1, 9, 2)])
+    known.waiting = lambda done: [Precedence("a", 9, "b", 1), Precedence("b", 9, "a", 1)]  # type: ignore[method-assign]
+    assert bounds_of(known, {"a": 0, "b": 0}, ["a", "b"]) == {"b": 1}

@@ -34,7 +34,7 @@ from headwater.edge.state import State
 from headwater.edge.strand import MirrorError, Strand
 from headwater.message import POSITION_PROPERTY
 from headwater.store.directory import Place
-from headwater.store.edge_reader import EdgeReader
+from headwater.store.edge_reader import EdgeReader, bounds_of
 from headwater.store.reader import Extent, StoreReader, Unreachable
 
 INTERVAL: Final = 1.0
@@ -363,24 +363,26 @@ class Mirror:
     def _write_all(self, strands: list[Strand]) -> bool:
         """What a topic's old store has comes before what its new one has; as a part of the one may have to come before
         a part of the other and the other way round, it takes some rounds."""
+        now = self._edge.directory.withheld(time.time())
+        ends = {each.state.store: min(each.next, now.get(each.state.store, each.next)) for each in strands}
         try:
-            while True:
+            while not self._is_cancelled:
                 done = {id: each.state.position for id, each in self._strands.items()}
-                bounds = self._edge.directory.bounds(done, time.time())
-                for strand in strands:
-                    before = min(strand.next, bounds.get(strand.state.store, strand.next))
+                left = [each for each in strands if done[each.state.store] + 1 < ends[each.state.store]]
+                bounds = bounds_of(self._edge.directory, done, [each.state.store for each in left])
+                for strand in left:
+                    before = min(ends[strand.state.store], bounds.get(strand.state.store, strand.next))
                     self._write_before(strand, before)
-                    if self._is_cancelled:
-                        return True
-                if all(done[each.state.store] == each.state.position for each in strands):
-                    return True
+                if all(done[each.state.store] == each.state.position for each in left):
+                    return not left
+            return True
         except Unreachable as error:
             log.warning("%s; it is asked again", error)
             return False
 
     def _write_before(self, strand: Strand, before: int) -> None:
         start = strand.state.position
-        if start + 1 < before:
+        if start + 1 < before and not self._is_cancelled:
             strand.write_all_before(before, self._output, self._commit, lambda: self._is_cancelled)
         if strand.state.position > start:
             self._tell(strand)

@@ -100,7 +100,9 @@ class Strand:
         self, before: int, output: Output, commit: Callable[[], None], is_cancelled: Callable[[], bool]
     ) -> None:
         self._gone = []
-        for group in in_groups(compared(self._comparing, self.state.position, before, self._ask), GROUP, GROUP_SIZE):
+        start = self.state.position
+        came = {position: copy for position, copy in self._comparing.items() if start < position < before}
+        for group in in_groups(compared(came, start, before, self._ask), GROUP, GROUP_SIZE):
             self._write(group, output)
             commit()
             if is_cancelled():

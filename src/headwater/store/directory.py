@@ -9,6 +9,9 @@ where its holding ends: what the new one has waits until then, or for a minute, 
 all holdings have ended gets nothing more: it ends at the last of their positions, and whoever has read so far need not
 ask it again.
 
+Of one store the holdings with the most specific filter count that matches a topic: `plant/#` up to 100 and `#` without
+end is a store to which nothing more of `plant/#` comes. `epoch` says which of two holdings began first.
+
 Pure: a node makes such a directory of what it knows of its cluster, and readers get it from `GET /v1/edge`.
 """
 
@@ -78,31 +81,42 @@ class Directory:
 
     def holders(self, filter: str | None) -> list[Place]:
         """The stores that have, or have had, something that the filter matches; None asks for all topics."""
-        found = {
-            each.store
-            for each in self.holdings
-            if filter is None or any(filters_overlap(filter, held) for held in each.filters)
-        }
+        found = {each.store for each in self.holdings if filter is None or _share([filter], each.filters)}
         return [place for id, place in self.places.items() if id in found]
 
-    def bounds(self, done: Mapping[str, int], now: float) -> dict[str, int]:
-        """Of stores that have to wait for others, the position from which on: `done` is how far each has been read."""
-        found = self.withheld(now)
-        for each in self.precedences():
-            if each.later in done and done.get(each.earlier, each.last) < each.last:
-                found[each.later] = min(each.first, found.get(each.later, each.first))
-        return found
+    def waiting(self, done: Mapping[str, int]) -> list[Precedence]:
+        """What has to be read of one store before another one is read on; `done` is how far each has been read."""
+        return [
+            each for each in self.precedences() if each.later in done and done.get(each.earlier, each.last) < each.last
+        ]
 
     def precedences(self) -> list[Precedence]:
         """One for each move, as far as there is something to wait for."""
         found: list[Precedence] = []
-        for number, earlier in enumerate(self.holdings):
-            if not earlier.last:
-                continue
-            for later in self.holdings[number + 1 :]:
-                if later.store != earlier.store and _share(earlier.filters, later.filters):
-                    found.append(Precedence(earlier.store, earlier.last, later.store, later.first))
+        for earlier in self.holdings:
+            for later in self.holdings if earlier.last else ():
+                if later.epoch > earlier.epoch and later.store != earlier.store and self._follows(earlier, later):
+                    found.append(Precedence(earlier.store, earlier.last or 0, later.store, later.first))
         return found
+
+    def _follows(self, earlier: Holding, later: Holding) -> bool:
+        """Whether there is a topic for which both count."""
+        return any(
+            filters_overlap(one, other)
+            and not self._is_shadowed(earlier.store, one, other)
+            and not self._is_shadowed(later.store, other, one)
+            for one in earlier.filters
+            for other in later.filters
+        )
+
+    def _is_shadowed(self, store: str, filter: str, by: str) -> bool:
+        """Whether the store has a more specific holding for everything that `filter` and `by` have in common."""
+        return any(
+            held != filter and filter_covers(filter, held) and filter_covers(held, by)
+            for each in self.holdings
+            if each.store == store
+            for held in each.filters
+        )
 
     def withheld(self, now: float) -> dict[str, int]:
         """Of stores to which something moves at the moment: the position from which on they are to be read later. `now`
@@ -134,7 +148,8 @@ class Directory:
             old = known.get(key)
             if old is None or (old.last is None and each.last is not None):
                 known[key] = each
-        return Directory(known.values(), {each.epoch: each for each in (*self.moves, *other.moves)}.values(), self.node)
+        moves = {each.epoch: each for each in (*self.moves, *other.moves)}
+        return Directory(known.values(), moves.values(), self.node)
 
 
 def directory_of(found: object) -> Directory:
@@ -158,13 +173,17 @@ def _holding(found: Any, number: int) -> Holding:
     if not isinstance(filters, list) or not all(isinstance(each, str) and each for each in filters):
         raise ValueError("`filters` is a list of topic filters")
     first, last = _count(found, "from", 1), _count(found, "to", None)
-    url = _text(found, "url", "")
-    if url and urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError(f"{url!r} is no address such as http://localhost:8080")
     epoch = _count(found, "epoch", number)
     assert first is not None and epoch is not None
     id, node = _text(found, "id", None), _text(found, "node", "")
-    return Holding(id, node, url.rstrip("/"), tuple(filters), first, last, epoch)
+    return Holding(id, node, _url(found, "url"), tuple(filters), first, last, epoch)
+
+
+def _url(found: Mapping[str, Any], name: str) -> str:
+    url = _text(found, name, "")
+    if url and urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError(f"{url!r} is no address such as http://localhost:8080")
+    return url.rstrip("/")
 
 
 def _move(found: Any) -> Move:
@@ -221,3 +240,14 @@ def filters_overlap(one: str, other: str) -> bool:
             return False
     longer = ours if len(ours) > len(theirs) else theirs
     return len(ours) == len(theirs) or longer[min(len(ours), len(theirs))] == EVERYTHING
+
+
+def filter_covers(wide: str, narrow: str) -> bool:
+    """Whether all topics that `narrow` matches are matched by `wide`."""
+    ours, theirs = levels_of(wide), levels_of(narrow)
+    for at, mine in enumerate(ours):
+        if mine == EVERYTHING:
+            return True
+        if at == len(theirs) or theirs[at] == EVERYTHING or mine not in ("+", theirs[at]):
+            return False
+    return len(ours) == len(theirs)

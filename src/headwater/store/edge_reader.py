@@ -12,7 +12,7 @@ so all of them together are everything, each once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from headwater.store.directory import Directory, Holding, Place
@@ -68,16 +68,15 @@ class EdgeReader:
         self.look()
         ends = {place.id: self._end(place, done) for place in self.directory.holders(topic)}
         directory = self.look()  # what is in a new store up to its end has its precedence in this one
-        while True:
-            began = dict(done)
-            bounds = directory.bounds({**done, **dict.fromkeys(ends.keys() - done.keys(), 0)}, time.time())
-            for id, end in ends.items():
-                before = min(end, bounds.get(id, end))
+        for id, first in directory.withheld(time.time()).items():
+            ends[id] = min(first, ends.get(id, first))
+        while left := [id for id, end in ends.items() if done.get(id, 0) + 1 < end]:
+            bounds = bounds_of(directory, {id: done.get(id, 0) for id in ends}, left)
+            for id in left:
+                before = min(ends[id], bounds.get(id, ends[id]))
                 if done.get(id, 0) + 1 < before:
                     yield from self._batches(directory.places[id], done.get(id), before, topic)
                     done[id] = before - 1
-            if done == began:
-                return
 
     def _batches(
         self, place: Place, after: int | None, before: int, topic: str | None
@@ -110,3 +109,17 @@ class EdgeReader:
         """Another node may not have heard yet what we know."""
         newest = max((each.epoch for each in self.directory.holdings), default=0)
         return max((each.epoch for each in found.holdings), default=0) < newest
+
+
+def bounds_of(directory: Directory, done: Mapping[str, int], left: Collection[str]) -> dict[str, int]:
+    """Of the stores that have to wait for others, the position before which they may be read now. `done` is how far
+    each has been read, `left` are those in which there is more to read and which answer. If all of these wait for each
+    other, which is the fault of a directory that is wrong, one of them does not."""
+    found: dict[str, int] = {}
+    for each in directory.waiting(done):
+        found[each.later] = min(each.first, found.get(each.later, each.first))
+    held = [id for id in left if found.get(id, done[id] + 2) <= done[id] + 1]
+    earlier = {each.earlier for each in directory.waiting(done) if each.later in held}
+    if held and len(held) == len(left) and earlier <= set(held):
+        del found[min(held)]
+    return found

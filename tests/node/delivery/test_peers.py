@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headwater.node.config import Config
-from headwater.node.delivery import peers
-from headwater.node.delivery.peers import MemberEdge, peer_token_of
+from headwater.node.delivery.peers import Members, peer_token_of
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.store.directory import Place
-from headwater.store.rest.others import TIMEOUT
 from headwater.store.rest.gate import Refused
+from headwater.store.rest.others import TIMEOUT
 
 PLACE = Place("b", "node-b", "http://b:8080", None)
 SECRET = "a secret of the cluster that is long enough"
@@ -29,11 +27,8 @@ def config(**cluster: Any) -> Config:
     )
 
 
-def edge(token: str, **settings: Any) -> MemberEdge:
-    async def nothing() -> None:
-        return None
-
-    return MemberEdge(nothing, RestSettings(**settings), token)
+def edge(token: str, **settings: Any) -> Members:
+    return Members(RestSettings(**settings), token)
 
 
 def test_members_of_an_open_cluster_are_shown_nothing() -> None:
@@ -62,24 +57,3 @@ def test_it_is_not_shown_without_tls_by_a_node_that_has_it() -> None:
     with pytest.raises(Refused, match="no TLS"):
         secure.client(PLACE)
     assert secure.client(PLACE._replace(url="https://b:8080")).url == "https://b:8080"
-
-
-def test_the_node_is_not_asked_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    async def status() -> dict[str, Any]:
-        asked.append(1)
-        return {"node": "a", "stores": []}
-
-    async def scenario() -> None:
-        made = MemberEdge(status, RestSettings(), "")
-        for _ in range(5):
-            assert (await made.directory()).node == "a"
-        assert len(asked) == 1
-        monkeypatch.setattr(peers, "KNOWN_FOR", 0.0)
-        made = MemberEdge(status, RestSettings(), "")
-        await made.directory()
-        await made.directory()
-        assert len(asked) == 3
-
-    asyncio.run(scenario())

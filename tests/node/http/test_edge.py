@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headwater.node.delivery.gate import BrokerGate
 from headwater.store.memory import MemoryStore
 from tests.node.delivery.node import PATIENCE, Node, running
 
@@ -27,9 +28,8 @@ def test_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with running(cluster={"name": "y", "secret": SECRET, "port": 0}, **options) as beside:
             assert beside.call("GET", "/v1/edge").status_code == 404
             known = {"stores": [row(beside, "s1", "plant/#"), row(inside, "s2", "barn/#")]}
-            for node, id in ((beside, "s1"), (inside, "s2")):
-                said = {"node": f"node-{id}", **known}
-                node.do(lambda node=node, said=said: setattr(node.broker, "edge_status", lambda: said))
+            said = {id: {"node": f"node-{id}", **known} for id in ("s1", "s2")}
+            monkeypatch.setattr(BrokerGate, "edge_here", lambda gate: said[gate.broker.store.id])
             for node, topic in ((beside, "plant/1"), (inside, "barn/1"), (beside, "plant/2")):
                 assert node.call("POST", f"/v1/topics/{topic}", content=b"x", token=TOKEN).status_code == 201
             for node in (beside, inside):

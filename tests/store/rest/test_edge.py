@@ -377,12 +377,13 @@ def test_the_latest_message_is_that_of_the_new_store_whatever_the_clocks_say(two
 
 def test_every_node_says_which_stores_there_are(two: Two) -> None:
     edge, a, b = two
-    assert a.refusal("GET", "/v1/edge") == (404, "this node is of no edge")
+    a.add("nobody", "nothing")
+    assert a.refusal("GET", "/v1/edge", token="nobody") == (404, "this node is part of no edge (edge.name)")
     assert StoreReader(a.url, token=EVERYTHING).directory() is None
     split(two)
-    a.add("nobody", "nothing")
+    assert a.refusal("GET", "/v1/edge", token="nobody")[0] == 403
     for node in (a, b):
-        found = StoreReader(node.url, token="nobody" if node is a else EVERYTHING).directory()
+        found = StoreReader(node.url, token=EVERYTHING).directory()
         assert found is not None
         assert found.holdings == tuple(sorted(edge.holdings, key=lambda each: each.epoch))
         assert found.node == f"node-{node.store.id}"

@@ -14,8 +14,9 @@ from headwater.node.config import Config
 from headwater.node.delivery.listening import read_peer_token
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.store.directory import Place
-from headwater.store.rest.others import TIMEOUT, Peers
 from headwater.store.rest.gate import Refused
+from headwater.store.rest.others import TIMEOUT, Peers
+
 
 def peer_token_of(config: Config) -> str:
     """What may be shown to members; empty: nothing. Raises ConfigError."""

@@ -13,8 +13,8 @@ from headwater.node.delivery.listening import context_of, listen_for_rest, read_
 from headwater.node.delivery.peers import Members, peer_token_of
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.store.rest.context import Limits
-from headwater.store.rest.others import Peers
 from headwater.store.rest.gate import Gate
+from headwater.store.rest.others import Peers
 from headwater.store.rest.serving import RestServer
 from headwater.store.store import Store
 

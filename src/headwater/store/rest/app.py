@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from headwater import __version__
 from headwater.store.rest import edge, errors, messages, readers, tail, topics
 from headwater.store.rest.context import Context, Limits, caller_of
-from headwater.store.rest.others import Peers
 from headwater.store.rest.gate import Gate, Refused
+from headwater.store.rest.others import Peers
 from headwater.store.store import Store
 
 DESCRIPTION: Final = """\

@@ -12,9 +12,9 @@ from fastapi import Depends, Request
 
 from headwater.disk.errors import StorageError
 from headwater.store.rest.answers import Answers
-from headwater.store.rest.others import Others, Peers
 from headwater.store.rest.errors import gone
 from headwater.store.rest.gate import Approach, Caller, Gate, Refused
+from headwater.store.rest.others import Others, Peers
 from headwater.store.rest.streaming import Threads
 from headwater.store.rest.tails import Tails
 from headwater.store.store import PositionGone, Store

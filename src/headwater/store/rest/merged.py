@@ -24,10 +24,10 @@ from headwater.store.rest.answers import Answer
 from headwater.store.rest.asked import Several
 from headwater.store.rest.context import Context, answering
 from headwater.store.rest.description import StoredMessage
-from headwater.store.rest.others import Incomplete, Missing
 from headwater.store.rest.formats import objects
 from headwater.store.rest.gate import Caller, Refused
 from headwater.store.rest.negotiation import JSON, MEDIA_TYPES, NDJSON
+from headwater.store.rest.others import Incomplete, Missing
 from headwater.store.rest.rendering import parts
 from headwater.store.rest.streaming import Cut, Stream, Whole
 from headwater.store.vector import Merge, Row, Vector, written

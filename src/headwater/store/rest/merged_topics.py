@@ -18,10 +18,10 @@ from headwater.store.directory import Directory, Place
 from headwater.store.entry import iso
 from headwater.store.query import judged
 from headwater.store.rest.context import Context
-from headwater.store.rest.others import Incomplete, Missing
 from headwater.store.rest.errors import unprocessable
 from headwater.store.rest.formats import objects
 from headwater.store.rest.gate import Caller, Refused
+from headwater.store.rest.others import Incomplete, Missing
 from headwater.store.rest.parameters import judge_of
 from headwater.store.store import TopicStatistics
 from headwater.store.vector import MOST_STORES, Merge

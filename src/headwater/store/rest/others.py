@@ -65,6 +65,7 @@ class Others:
     def __init__(self, gate: Gate, peers: Peers) -> None:
         self._gate = gate
         self._peers = peers
+        self.known_for = KNOWN_FOR
         self._known = Directory()
         self._known_until = 0.0
         self.merges = asyncio.Semaphore(MERGES)
@@ -76,7 +77,7 @@ class Others:
         if now >= self._known_until:
             found = await self._gate.edge()
             self._known = Directory() if found is None else directory_of(found)
-            self._known_until = now + KNOWN_FOR
+            self._known_until = now + self.known_for
         return self._known
 
     async def ask(self, place: Place, question: Callable[[Any], Found]) -> Found:

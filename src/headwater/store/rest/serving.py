@@ -7,8 +7,8 @@ import ssl
 
 from headwater.store.rest.app import OPEN, make_app
 from headwater.store.rest.context import Context, Limits
-from headwater.store.rest.others import Peers
 from headwater.store.rest.gate import Gate
+from headwater.store.rest.others import Peers
 from headwater.store.store import Store
 from headwater.web.admission import Bounds
 from headwater.web.serving import WebServer
