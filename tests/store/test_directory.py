@@ -155,3 +155,20 @@ def test_a_filter_covers_another_if_it_matches_all_its_topics(one: str, other: s
         assert theirs <= ours
     elif theirs <= ours and theirs:  # `+` of all levels that a test knows covers each of these
         assert "+" in other.split("/") or "#" in other
+
+
+def test_who_had_nothing_of_a_filter_need_not_be_asked() -> None:
+    found = directory_of(
+        {
+            "stores": [
+                entry("a", A, ["#"], 1, None, epoch=0),
+                entry("a", A, ["plant/#"], 1, 0, epoch=0),
+                entry("b", B, ["#"], 1, None, epoch=0),
+                entry("b", B, ["plant/#"], 1, None, epoch=2),
+            ]
+        }
+    )
+    assert [each.id for each in found.holders("plant/1")] == ["b"]
+    assert [each.id for each in found.holders("plant/#")] == ["b"]
+    assert [each.id for each in found.holders("+/1")] == ["a", "b"]
+    assert [each.id for each in found.holders("barn/1")] == ["a", "b"]

@@ -81,8 +81,16 @@ class Directory:
 
     def holders(self, filter: str | None) -> list[Place]:
         """The stores that have, or have had, something that the filter matches; None asks for all topics."""
-        found = {each.store for each in self.holdings if filter is None or _share([filter], each.filters)}
-        return [place for id, place in self.places.items() if id in found]
+        return [place for id, place in self.places.items() if filter is None or self._may_have(id, filter)]
+
+    def _may_have(self, store: str, filter: str) -> bool:
+        """By its most specific holdings; one that ended before it began has nothing."""
+        return any(
+            filters_overlap(held, filter) and not self._is_shadowed(store, held, filter)
+            for each in self.holdings
+            if each.store == store and (each.last is None or each.last >= each.first)
+            for held in each.filters
+        )
 
     def waiting(self, done: Mapping[str, int]) -> list[Precedence]:
         """What has to be read of one store before another one is read on; `done` is how far each has been read."""
