@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, list[str]] = {
     "node": [*BELOW_NODE, "client", "build_info"],
     "pipeline": [
         *("message", "routing.topics", "disk.crash_points", "store.columns", "store.arrow_schema", "store.reader"),
+        *("store.asking", "store.directory", "store.vector"),
         *("client", "suggestion"),
     ],
     "fleet": ["wire", "routing.topics", "store.entry", "client"],
@@ -77,8 +78,8 @@ INSIDE_NODE: dict[str, str] = {
         bridge.using bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming
         delivery.opening persistence.storage transports.accepting transports.handshakes links links.* proxy proxy.*""",
     "operations": """ broker run operations operations.* delivery.gate
-        delivery.caller delivery.credentials delivery.desk delivery.listening delivery.serving admin admin.* http
-        http.* workers workers.*""",
+        delivery.caller delivery.credentials delivery.desk delivery.listening delivery.peers delivery.serving admin
+        admin.* http http.* workers workers.*""",
 }
 """The layers inside `node`, from below: a module imports none of a layer above its own."""
 

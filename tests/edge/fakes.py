@@ -11,6 +11,7 @@ from headwater.client import Client, Message, Properties, SubscribeRequest
 from headwater.message import POSITION_PROPERTY
 from headwater.routing.topics import matches
 from headwater.store.arrow import record_batch
+from headwater.store.directory import Directory
 from headwater.store.intake import Intake
 from headwater.store.memory import MemoryStore
 from headwater.store.query import Query
@@ -111,6 +112,10 @@ class FakeReader(StoreReader):
         self._edge = edge
         self._filters = filters
         self.down = False
+        self.known: Directory | None = None
+        """What it says of its edge."""
+        self.others: dict[str, FakeReader] = {}
+        """The readers of its other nodes, by their addresses."""
         self.reads: list[tuple[int, int | None, str]] = []
 
     def _may_read(self, topic: str) -> bool:
@@ -119,6 +124,13 @@ class FakeReader(StoreReader):
     def _up(self) -> None:
         if self.down:
             raise Unreachable("nobody listens")
+
+    def directory(self) -> Directory | None:
+        self._up()
+        return self.known
+
+    def at(self, url: str) -> FakeReader:
+        return self.others[url]
 
     def status(self) -> dict[str, Any]:
         self._up()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.edge import mirror as module
+from headwater.edge import strand as module
 from headwater.edge.copies import Copy
 from headwater.edge.mirror import Mirror, MirrorError, Report, Wishes, mirror
 from headwater.edge.outputs import FileOutput, FunctionOutput

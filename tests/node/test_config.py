@@ -38,6 +38,7 @@ OTHER: dict[str, Any] = {
     "store.hard_keep_bytes": 5000,
     "store.cache_bytes": 1 << 21,
     "rest.token": SecretStr(TOKEN),
+    "rest.peer_token": SecretStr(TOKEN),
     "rest.trusted_proxies": ["10.0.0.0/8"],
     "admin.trusted_proxies": ["10.0.0.0/8"],
     "cluster.join": ["10.0.0.1:11883", "node-b"],

@@ -149,8 +149,8 @@ def _output(out: str | None, format: Format | None) -> Output:
 
 
 async def _mirror(mirror: Mirror) -> int:
-    from headwater.edge.mirror import MirrorError
     from headwater.edge.state import OutputError
+    from headwater.edge.strand import MirrorError
     from headwater.store.reader import Refused, StoreError
 
     def stop() -> None:
@@ -186,7 +186,8 @@ def summary(report: Report) -> str:
         f"{report.duplicate:,} duplicate",
         f"{report.lost:,} lost",
     ]
-    text = f"{100.0 * report.completeness:.4g} % complete up to {report.store}:{report.position}: {', '.join(parts)}"
+    where = " ".join(f"{store}:{position}" for store, position in report.positions.items())
+    text = f"{100.0 * report.completeness:.4g} % complete up to {where}: {', '.join(parts)}"
     if report.unplaced:
         text += f"; {report.unplaced:,} came without a position, so the node does not store them"
     return text

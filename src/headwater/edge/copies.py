@@ -25,12 +25,19 @@ OVERHEAD: Final = 300
 
 
 class Copy(NamedTuple):
-    """`properties` is JSON with the names in KEPT, in that order, or empty."""
+    """`properties` is JSON with the names in KEPT, in that order, or empty. `store` is empty for the one that a mirror
+    began with."""
 
     position: int
     topic: str
     payload: bytes
     properties: str = ""
+    store: str = ""
+
+    @property
+    def place(self) -> int | str:
+        """As it is written: a number, or `id:number`."""
+        return f"{self.store}:{self.position}" if self.store else self.position
 
     @property
     def size(self) -> int:
@@ -54,15 +61,15 @@ def place_of(message: Message) -> Place | None:
     return None
 
 
-def from_message(message: Message, position: int) -> Copy:
-    return Copy(position, message.topic, message.payload, _of_properties(message.properties))
+def from_message(message: Message, position: int, store: str = "") -> Copy:
+    return Copy(position, message.topic, message.payload, _of_properties(message.properties), store)
 
 
-def from_batch(batch: pyarrow.RecordBatch) -> Iterator[Copy]:
+def from_batch(batch: pyarrow.RecordBatch, store: str = "") -> Iterator[Copy]:
     """The rows of what a store's REST interface sends as Arrow."""
     columns = [batch.column(name).to_pylist() for name in ("position", "topic", "payload", "properties")]
     for position, topic, payload, properties in zip(*columns, strict=True):
-        yield Copy(position, topic, payload, _of_stored(properties) if properties else "")
+        yield Copy(position, topic, payload, _of_stored(properties) if properties else "", store)
 
 
 def _of_properties(properties: Properties) -> str:

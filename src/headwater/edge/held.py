@@ -17,6 +17,10 @@ class Held:
         return position in self._copies
 
     @property
+    def size(self) -> int:
+        return self._size
+
+    @property
     def is_full(self) -> bool:
         return self._size >= self._most
 

@@ -9,56 +9,45 @@ forgets nothing until retention says so, but has to be asked. So a mirror subscr
 asks the store how far it has come; it gives MQTT a moment to bring what is still under way, compares by position
 (comparing), fetches what is missing, writes all of it in order and commits. What it holds is bounded: beyond that, new
 messages are let go, since the store has them. An unreachable store or broker only makes it wait.
+
+An edge may have several stores, and topics move between them. The node that we know says which there are (EdgeReader);
+each has a strand of its own (strand.py): what is held of it, and how far it is written. A store that has ended is not
+asked any more once all of it is here. What a topic's new store has waits until all that its old one had is written, so
+that no topic goes backwards.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from headwater.client import Client, Message, Properties
 from headwater.client.errors import explain
-from headwater.edge.comparing import Found, Range, compared, in_groups
-from headwater.edge.copies import Copy, from_batch, from_message, place_of
-from headwater.edge.held import Held
+from headwater.edge.copies import place_of
 from headwater.edge.outputs import Output
 from headwater.edge.state import State
+from headwater.edge.strand import MirrorError, Strand
 from headwater.message import POSITION_PROPERTY
-from headwater.store.reader import Gone, Refused, StoreReader, Unreachable
+from headwater.store.directory import Place
+from headwater.store.edge_reader import EdgeReader, bounds_of
+from headwater.store.reader import Extent, StoreReader, Unreachable
 
 INTERVAL: Final = 1.0
 GRACE: Final = 0.5
 """Seconds, at most, that MQTT gets to bring what the store has already."""
 MOST_HELD: Final = 64 << 20
 """Bytes that are held between two comparisons."""
-GROUP: Final = 10_000
-GROUP_SIZE: Final = 8 << 20
-"""Messages, and bytes of them, that are written and committed together."""
 NO_RETAINED: Final = 2
 FAILURE: Final = 0x80
-FORBIDDEN: Final = 403
 
 Result = TypeVar("Result")
 
 log: Final = logging.getLogger("headwater.edge")
-
-
-class MirrorError(Exception):
-    """It cannot go on, or begin; the text says why."""
-
-
-class Extent(NamedTuple):
-    """What a store has for us: `first` ≤ position < `next`."""
-
-    store: str
-    first: int
-    next: int
 
 
 class Report(NamedTuple):
@@ -66,7 +55,8 @@ class Report(NamedTuple):
     that came by MQTT (`live`), by REST only (`recovered`), and those that retention had removed before (`lost`; of
     these only positions are known, so that with a filter some may have been others' messages). `duplicate`: came
     again, and left out. `unplaced`: came without a position, and left out. `position`: up to here all is written.
-    `behind`: positions that the store had beyond it when it was last asked."""
+    `behind`: positions that the store had beyond it when it was last asked. If the edge has several stores, the counts
+    are of all together, `store` and `position` of the one that the mirror began with, and `positions` of each."""
 
     store: str
     made: int
@@ -78,6 +68,7 @@ class Report(NamedTuple):
     position: int
     behind: int
     connected: bool
+    positions: dict[str, int]
 
     @property
     def completeness(self) -> float:
@@ -102,6 +93,7 @@ class Wishes:
 
 
 DEFAULT: Final = Wishes()
+__all__ = ["DEFAULT", "Mirror", "MirrorError", "Report", "Wishes", "mirror"]
 
 
 async def mirror(
@@ -130,51 +122,45 @@ class Mirror:
         watch: Callable[[Report], None] | None = None,
     ) -> None:
         self._client = client
-        self._store = store
+        self._edge = EdgeReader(store)
         self._output = output
         self._wishes = wishes
         self._watch = watch
-        self._state = State("", wishes.filters, 0)
-        self._held = Held(wishes.most_held)
-        self._comparing: dict[int, Copy] = {}
-        """What is being written, by another thread."""
-        self._gone: list[tuple[int, int]] = []
-        """What retention took: the last of some positions, and how many."""
-        self._highest = 0
-        self._duplicate = 0
+        self._strands: dict[str, Strand] = {}
+        """By the ids of stores; the first is of the store that the mirror began with. It is replaced as a whole."""
         self._unplaced = 0
-        self._next = 1
         self._wake = asyncio.Event()
         self._is_stopping = False
         self._is_cancelled = False
-        self._sees_all = True
 
     def stop(self) -> None:
         self._is_stopping = True
         self._wake.set()
 
     def report(self) -> Report:
-        state = self._state
+        strands = list(self._strands.values())
+        states = [each.state for each in strands]
+        live, recovered, lost = (
+            sum(found) for found in zip(*((s.live, s.recovered, s.lost) for s in states), strict=True)
+        )
         return Report(
-            store=state.store,
-            made=state.live + state.recovered + state.lost,
-            live=state.live,
-            recovered=state.recovered,
-            duplicate=self._duplicate,
-            lost=state.lost,
+            store=states[0].store,
+            made=live + recovered + lost,
+            live=live,
+            recovered=recovered,
+            duplicate=sum(each.duplicate for each in strands),
+            lost=lost,
             unplaced=self._unplaced,
-            position=state.position,
-            behind=self._next - 1 - state.position,
+            position=states[0].position,
+            behind=sum(each.next - 1 - each.state.position for each in strands),
             connected=self._client.is_connected,
+            positions={each.store: each.position for each in states},
         )
 
     async def run(self) -> Report:
-        extent = await self._in_thread(self._extent)
+        extent = await self._in_thread(partial(self._edge.home.extent, self._wishes.filters))
         try:
-            self._state = self._begin(self._output.resume(), extent)
-            self._duplicate = self._state.duplicate
-            self._next = extent.next
-            await self._in_thread(self._tell_store)
+            await self._in_thread(partial(self._begin, self._output.resume(), extent))
             async with self._client as client:
                 await self._subscribe(client)
                 receiving = asyncio.ensure_future(self._take_all(client))
@@ -187,27 +173,67 @@ class Mirror:
             self._output.close()
         return self.report()
 
-    def _begin(self, state: State | None, extent: Extent) -> State:
+    # ---- stores --------------------------------------------------------------------------------------------------
+
+    def _begin(self, state: State | None, extent: Extent) -> None:
         wishes = self._wishes
+        directory = self._edge.look()
+        is_new = state is None
         if state is None:
-            begin = extent.first if wishes.start == "first" else extent.next
-            return State(extent.store, wishes.filters, begin - 1)
-        self._state = state
-        self._check(extent)
+            state = self._first_state(extent)
+        self._strands = {state.store: self._strand(state, self._edge.home, extent.next)}
         if state.filters != wishes.filters:
             raise MirrorError(f"the output is of the filters {' '.join(state.filters)}; give these, or another output")
-        return state
+        if extent.store == state.store or self._edge.is_alone:
+            self._strands[state.store].check(extent)
+        elif state.store in directory.places:
+            self._strands[state.store].reader = self._edge.reader(directory.places[state.store])
+        else:
+            raise MirrorError(f"the output is of store {state.store}, which is none of this edge; name another output")
+        for each in state.others:
+            self._add(each)
+        for place in self._places() if is_new else ():
+            if place.id not in self._strands:
+                self._add(self._first_state(self._edge.reader(place).extent(wishes.filters)))
+        for strand in self._strands.values():
+            self._tell(strand)
 
-    def _check(self, extent: Extent) -> None:
-        """That what we have is still a part of what the store has."""
-        state = self._state
-        if state.store != extent.store:
-            raise MirrorError(f"the output is of store {state.store}, and this is {extent.store}; name another output")
-        if self._sees_all and extent.next <= state.position:
-            raise MirrorError(
-                f"the store ends at {extent.next - 1}, and the output at {state.position}: the store has gone back, "
-                "perhaps to a backup, and gives positions another meaning; name another output"
-            )
+    def _first_state(self, extent: Extent) -> State:
+        begin = extent.first if self._wishes.start == "first" else extent.next
+        return State(extent.store, self._wishes.filters, begin - 1)
+
+    def _strand(self, state: State, reader: StoreReader, next: int, label: str = "") -> Strand:
+        return Strand(reader, state._replace(others=()), next, self._wishes.most_held, label)
+
+    def _add(self, state: State) -> None:
+        """A store that is not the first. One that is at no address now is waited for."""
+        place = self._edge.directory.places.get(state.store)
+        if place is None:
+            raise MirrorError(f"the output has messages of store {state.store}, which is none of this edge")
+        strand = self._strand(state, self._edge.reader(place), state.position + 1, label=state.store)
+        self._strands = {**self._strands, state.store: strand}
+
+    def _places(self) -> list[Place]:
+        """The stores that have anything for us."""
+        found = {place.id: place for each in self._wishes.filters for place in self._edge.directory.holders(each)}
+        return list(found.values())
+
+    def _look(self) -> None:
+        """A store that is new begins with its first message: it was not there when `start` was meant. Raises
+        Unreachable."""
+        self._edge.look()
+        if self._edge.is_alone:
+            return
+        for place in self._places():
+            if place.id not in self._strands:
+                log.info("the store %s at %s belongs to the edge now", place.id, place.url or place.node)
+                self._add(State(place.id, self._wishes.filters, 0))
+                self._tell(self._strands[place.id])
+            elif place.url:
+                self._strands[place.id].reader = self._edge.reader(place)
+
+    def _tell(self, strand: Strand) -> None:
+        strand.tell_store(self._wishes.reader)
 
     # ---- MQTT ----------------------------------------------------------------------------------------------------
 
@@ -229,15 +255,15 @@ class Mirror:
             self._unplaced += 1
             return
         store, position = place
-        if store != self._state.store:
-            raise MirrorError(f"the broker is of store {store}, REST of {self._state.store}; both must be of one node")
-        self._highest = max(self._highest, position)
-        if position <= self._state.position or position in self._held or position in self._comparing:
-            self._duplicate += 1
-        elif self._held.is_full:
-            self._wake.set()  # the store has it
-        else:
-            self._held.add(from_message(message, position))
+        strand = self._strands.get(store)
+        if strand is None:
+            if self._edge.is_alone:
+                [own] = self._strands
+                raise MirrorError(f"the broker is of store {store}, REST of {own}; both must be of one node")
+            return  # a store of which we have not heard yet, and which has it
+        is_full = sum(each.held.size for each in self._strands.values()) >= self._wishes.most_held
+        if not strand.take(message, position, not is_full):
+            self._wake.set()
 
     # ---- comparing -----------------------------------------------------------------------------------------------
 
@@ -247,12 +273,13 @@ class Mirror:
         before = None
         while True:
             is_last = self._is_stopping or (end is not None and time.monotonic() >= end)
-            is_compared = await self._compare_with_store()
+            is_compared = await self._compare()
             if self._watch is not None:
                 self._watch(self.report())
-            if is_last or (wishes.until_complete and is_compared and self._next == before):
+            ends = {id: each.next for id, each in self._strands.items()}
+            if is_last or (wishes.until_complete and is_compared and ends == before):
                 return
-            before = self._next if is_compared else None
+            before = ends if is_compared else None
             await self._pause(receiving, end)
 
     async def _pause(self, receiving: asyncio.Future[None], end: float | None) -> None:
@@ -270,30 +297,25 @@ class Mirror:
             receiving.result()
             raise MirrorError("the client was disconnected by somebody else")
 
-    async def _compare_with_store(self) -> bool:
-        """Whether that was possible."""
+    async def _compare(self) -> bool:
+        """Whether that was possible, with every store that has not ended."""
+        is_whole = await self._in_thread(self._ask_all)
+        strands = [each for each in self._strands.values() if each.is_asked]
+        await self._give_a_moment(strands)
+        for strand in strands:
+            strand.begin_comparing(strand.next)
         try:
-            extent = await self._in_thread(self._extent)
-            self._check(extent)
-            self._next = max(extent.next, self._state.position + 1)
-            await self._give_a_moment(self._next)
-            self._duplicate += len(self._held.take(self._state.position + 1))  # fetched while they were on their way
-            self._comparing = self._held.take(self._next)
-            await self._in_thread(partial(self._write_all_before, self._next))
-            return True
-        except Unreachable as error:
-            log.warning("%s; it is asked again", error)
-            return False
+            return await self._in_thread(partial(self._write_all, strands)) and is_whole
         finally:
-            for copy in self._comparing.values():
-                if copy.position > self._state.position:
-                    self._held.add(copy)
-            self._comparing = {}
+            for strand in strands:
+                strand.end_comparing()
 
-    async def _give_a_moment(self, before: int) -> None:
+    async def _give_a_moment(self, strands: list[Strand]) -> None:
         """What was stored is delivered a little later."""
         until = time.monotonic() + min(GRACE, self._wishes.interval)
-        while self._client.is_connected and self._highest < before - 1 and time.monotonic() < until:
+        while self._client.is_connected and time.monotonic() < until:
+            if all(each.highest >= each.next - 1 for each in strands):
+                return
             await asyncio.sleep(0.01)
 
     # ---- in another thread ---------------------------------------------------------------------------------------
@@ -308,79 +330,63 @@ class Mirror:
             await asyncio.wait([doing])
             raise
 
-    def _extent(self) -> Extent:
-        """Who may not read everything is not told of the whole store, but of the topics that it may read."""
-        if self._sees_all:
+    def _ask_all(self) -> bool:
+        """How far each store goes, and then the directory: it knows of every move that these ends are behind."""
+        is_whole = True
+        while True:
+            for strand in self._strands.values():
+                is_whole &= self._is_asked(strand)
+            known = len(self._strands)
             try:
-                status = self._store.status()
-                return Extent(status["id"], status["first"], status["next"])
-            except Refused as refused:
-                if refused.status != FORBIDDEN:
-                    raise
-                self._sees_all = False
-        topics = [topic for filter in self._wishes.filters for topic in self._store.topics(filter)]
-        first = min((topic["first"] for topic in topics), default=1)
-        last = max((topic["last"] for topic in topics), default=0)
-        return Extent(self._store.store_id(), first, last + 1)
+                self._look()
+            except Unreachable as error:
+                log.warning("%s; it is asked again", error)
+                return False
+            if len(self._strands) == known:
+                return is_whole
 
-    def _write_all_before(self, before: int) -> None:
-        start = self._state.position
-        self._gone = []
-        found = compared(self._comparing, start, before, self._ask)
-        for group in in_groups(found, GROUP, GROUP_SIZE):
-            self._write(group)
-            self._commit()
-            if self._is_cancelled:
-                return
-        if self._state.position < before - 1:
-            self._advance(before - 1)
-            self._commit()
-        if self._state.position > start:
-            self._tell_store()
+    def _is_asked(self, strand: Strand) -> bool:
+        """False: there is something to read, perhaps, and the store does not answer."""
+        place = self._edge.directory.places.get(strand.state.store)
+        if place is not None and place.ended is not None and strand.state.position >= place.ended:
+            strand.is_asked = False  # it has ended, and all of it is here
+            return True
+        try:
+            strand.ask()
+        except Unreachable as error:
+            log.warning("%s; it is asked again", error)
+            strand.is_asked = False
+            return False
+        strand.is_asked = True
+        return True
 
-    def _write(self, group: list[Found]) -> None:
-        self._output.write([each.copy for each in group])
-        recovered = sum(each.recovered for each in group)
-        state = self._state
-        self._state = state._replace(live=state.live + len(group) - recovered, recovered=state.recovered + recovered)
-        self._advance(group[-1].copy.position)
+    def _write_all(self, strands: list[Strand]) -> bool:
+        """What a topic's old store has comes before what its new one has; as a part of the one may have to come before
+        a part of the other and the other way round, it takes some rounds."""
+        now = self._edge.directory.withheld(time.time())
+        ends = {each.state.store: min(each.next, now.get(each.state.store, each.next)) for each in strands}
+        try:
+            while not self._is_cancelled:
+                done = {id: each.state.position for id, each in self._strands.items()}
+                left = [each for each in strands if done[each.state.store] + 1 < ends[each.state.store]]
+                bounds = bounds_of(self._edge.directory, done, [each.state.store for each in left])
+                for strand in left:
+                    before = min(ends[strand.state.store], bounds.get(strand.state.store, strand.next))
+                    self._write_before(strand, before)
+                if all(done[each.state.store] == each.state.position for each in left):
+                    return not left
+            return True
+        except Unreachable as error:
+            log.warning("%s; it is asked again", error)
+            return False
 
-    def _advance(self, position: int) -> None:
-        """All up to there is written; what was lost counts from here on, so that a restart does not count it again."""
-        lost = sum(count for last, count in self._gone if last <= position)
-        self._gone = [each for each in self._gone if each[0] > position]
-        self._state = self._state._replace(position=max(position, self._state.position), lost=self._state.lost + lost)
+    def _write_before(self, strand: Strand, before: int) -> None:
+        start = strand.state.position
+        if start + 1 < before and not self._is_cancelled:
+            strand.write_all_before(before, self._output, self._commit, lambda: self._is_cancelled)
+        if strand.state.position > start:
+            self._tell(strand)
 
     def _commit(self) -> None:
-        self._state = self._state._replace(duplicate=self._duplicate)
-        self._output.commit(self._state)
-
-    def _tell_store(self) -> None:
-        if self._wishes.reader is not None:
-            try:
-                self._store.commit(self._wishes.reader, self._state.position)
-            except (Unreachable, Gone) as error:
-                log.warning("cannot commit: %s", error)
-
-    def _ask(self, asked: Range) -> Iterator[Copy]:
-        """What the store has in a range; what retention has taken from it is counted as lost."""
-        after = asked.after
-        while after + 1 < asked.before:
-            try:
-                for copy in heapq.merge(*map(partial(self._read, after, asked.before), self._wishes.filters)):
-                    after = copy.position
-                    yield copy
-                return
-            except Gone as gone:
-                first = min(gone.first, asked.before)
-                if first <= after + 1:
-                    raise MirrorError(
-                        f"the store says that {after + 1} is gone, and that {gone.first} is left"
-                    ) from gone
-                held = sum(after < each < first for each in self._comparing)
-                self._gone.append((first - 1, first - 1 - after - held))
-                after = first - 1
-
-    def _read(self, after: int, before: int, filter: str) -> Iterator[Copy]:
-        for batch in self._store.read(f"{self._state.store}:{after}", before, topic=filter):
-            yield from from_batch(batch)
+        states = [each.state._replace(duplicate=each.duplicate) for each in self._strands.values()]
+        self._output.commit(states[0]._replace(others=tuple(states[1:])))

@@ -4,7 +4,8 @@ Theory. Each message is to be there exactly once, whatever ends the process. A f
 a small file beside it is replaced, which says up to which position and to which size the first one is right. After a
 crash, what is behind that size is cut off, and the mirror goes on behind that position: both were said of the same
 messages, so nothing is missing and nothing is there twice. A folder is the same with many files, of which all but the
-last are never touched again.
+last are never touched again. A file is named by
+its first position, or, if that of another store is lower than the last file's name, by the number behind that.
 
     FILE  FILE.state                                  a file
     FOLDER/00000000000000000001.ndjson … FOLDER/state a folder; names are the first positions in the files
@@ -135,9 +136,14 @@ class FolderOutput(Output):
     def write(self, copies: Sequence[Copy]) -> None:
         if self._part is None or self._part.size >= self._most:
             self._finish()
-            self._part = _Part(self._folder / f"{copies[0].position:020d}.{self._format}", self._format)
+            self._part = _Part(self._folder / f"{self._number(copies[0].position):020d}.{self._format}", self._format)
             self._part.start()
         self._part.write(copies)
+
+    def _number(self, position: int) -> int:
+        """Of a new file: higher than all before, also if another store's positions are lower."""
+        last = -1 if self._part is None else int(self._part.path.stem)
+        return max(position, last + 1)
 
     def _finish(self) -> None:
         if self._part is not None:

@@ -20,7 +20,7 @@ def as_ndjson(copies: Sequence[Copy]) -> bytes:
 
 
 def _line(copy: Copy) -> bytes:
-    shown: dict[str, object] = {"position": copy.position, "topic": copy.topic}
+    shown: dict[str, object] = {"position": copy.place, "topic": copy.topic}
     text, encoded = _payload(copy.payload)
     if text is None:
         shown["payload_base64"] = encoded
@@ -34,7 +34,7 @@ def _line(copy: Copy) -> bytes:
 def as_csv(copies: Sequence[Copy]) -> bytes:
     sink = io.StringIO(newline="")
     writer = csv.writer(sink)
-    writer.writerows((copy.position, copy.topic, *_payload(copy.payload), copy.properties) for copy in copies)
+    writer.writerows((copy.place, copy.topic, *_payload(copy.payload), copy.properties) for copy in copies)
     return sink.getvalue().encode()
 
 

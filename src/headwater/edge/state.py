@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headwater.disk.files import sync_folder, write_whole
 
-VERSION: Final = 1
+VERSION: Final = 2
+ALONE: Final = 1
+"""The version of a state of one store, which versions before this one knew alone."""
 
 
 class OutputError(Exception):
@@ -19,7 +21,8 @@ class OutputError(Exception):
 class State(NamedTuple):
     """All that `filters` match in `store` up to `position` is written. The counts are of all runs together: `live`
     messages came by MQTT, `recovered` ones by REST only, `duplicate` ones came again and were left out, `lost` is how
-    many positions retention took away before they were read."""
+    many positions retention took away before they were read. `others` are those of further stores of the edge, which
+    have none themselves."""
 
     store: str
     filters: tuple[str, ...]
@@ -28,6 +31,7 @@ class State(NamedTuple):
     recovered: int = 0
     duplicate: int = 0
     lost: int = 0
+    others: tuple[State, ...] = ()
 
 
 class Kept(NamedTuple):
@@ -48,12 +52,17 @@ def read(path: Path) -> Kept | None:
         return None
     try:
         found = json.loads(text)
-        if found["version"] != VERSION:
+        if found["version"] not in (ALONE, VERSION):
             raise OutputError(f"{path} is of another version of headwater; name another output")
-        state = State(**{**found["state"], "filters": tuple(found["state"]["filters"])})
+        state = _state(found["state"])
         return Kept(state, str(found["file"]), int(found["size"]))
     except (ValueError, KeyError, TypeError):
         raise OutputError(f"{path} is no state of a mirror; move it away, and what it belongs to") from None
+
+
+def _state(found: dict[str, Any]) -> State:
+    filters, others = tuple(found["filters"]), tuple(map(_state, found.get("others", ())))
+    return State(**{**found, "filters": filters, "others": others})
 
 
 def begin(path: Path) -> None:
@@ -63,8 +72,15 @@ def begin(path: Path) -> None:
 
 def write(path: Path, kept: Kept) -> None:
     """On disk when this returns."""
-    content = {"version": VERSION, "state": kept.state._asdict(), "file": kept.file, "size": kept.size}
+    version = VERSION if kept.state.others else ALONE
+    content = {"version": version, "state": _written(kept.state), "file": kept.file, "size": kept.size}
     _replace(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+
+
+def _written(state: State) -> dict[str, Any]:
+    found = state._asdict()
+    others = [_written(each) for each in found.pop("others")]
+    return {**found, "others": others} if others else found
 
 
 def _replace(path: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headwater.disk.errors import StorageError
 from headwater.pipeline.source import reading
 from headwater.pipeline.source.reading import SCHEMA, DataMissing, Range, read
-from headwater.store import reader as store_reader
+from headwater.store import asking
 from headwater.store.chunk import Chunk
 from headwater.store.query import Query
 from headwater.store.reader import Gone, Unreachable
@@ -106,7 +106,7 @@ class Ailing(WatchedStore):
 
 def test_a_store_that_ails_for_a_while_is_waited_for(one: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LOST_FOR", 0.01)
-    monkeypatch.setattr(store_reader, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(asking, "FIRST_WAIT", 0.001)
     one.use(Ailing("s1", 20))
     fill(one, 60)
     assert positions(Range("s1", one.url, 0, 60), one, waitForStore=60) == list(range(1, 61))
@@ -114,7 +114,7 @@ def test_a_store_that_ails_for_a_while_is_waited_for(one: Served, monkeypatch: p
 
 def test_one_that_stays_away_is_an_error_in_the_end(mortal: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LOST_FOR", 0.01)
-    monkeypatch.setattr(store_reader, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(asking, "FIRST_WAIT", 0.001)
     url = mortal.url
     mortal.stop()
     with pytest.raises(Unreachable, match=url):

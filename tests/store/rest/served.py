@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -40,6 +40,10 @@ class SomeCaller(Caller):
         return self.current
 
 
+def _nothing() -> None:
+    return None
+
+
 class SomeGate(Gate):
     """Tokens are names; what is published is written to the store at once."""
 
@@ -51,6 +55,8 @@ class SomeGate(Gate):
         self.ready = True
         self.stored = True
         self.clock = 0
+        self.status: Callable[[], dict[str, Any] | None] = _nothing
+        """What is known of an edge."""
 
     async def authenticate(self, approach: Approach) -> Caller:
         self.approaches.append(approach)
@@ -73,6 +79,9 @@ class SomeGate(Gate):
 
     async def settled(self) -> int:
         return self.clock
+
+    async def edge(self) -> dict[str, Any] | None:
+        return self.status()
 
     @property
     def largest_payload(self) -> int:

@@ -31,6 +31,12 @@ def read_rest_token(settings: RestSettings) -> str:
     return read_token_file(settings.token_file, "rest.token_file") if settings.token_file else token
 
 
+def read_peer_token(settings: RestSettings) -> str:
+    """Empty: there is none. Raises ConfigError."""
+    token = settings.peer_token.get_secret_value()
+    return read_token_file(settings.peer_token_file, "rest.peer_token_file") if settings.peer_token_file else token
+
+
 def context_of(settings: RestSettings) -> ssl.SSLContext | None:
     """Raises CertificateError."""
     if not settings.certificate:

@@ -32,6 +32,18 @@ class RestSettings(WebSettings):
         f"says; at least {SHORTEST_TOKEN} characters. Empty: there is no such token.",
     )
     token_file: str = Field(default="", description="A file with the token, instead of `token`; read at the start.")
+    peer_token: SecretStr = Field(
+        default=SecretStr(""),
+        description="What this node shows to the REST of other nodes of its edge when it answers for them: their "
+        "`token`, or a JWT that may read everything. Only to members of a cluster that has a `secret` or `tls`, and "
+        "never without TLS if this node's REST has it. Empty: it asks without.",
+    )
+    peer_token_file: str = Field(default="", description="A file with it, instead of `peer_token`; read at the start.")
+    peer_ca: str = Field(
+        default="",
+        description="File with the authorities that may have signed the certificates of those nodes (PEM); empty: the "
+        "system's.",
+    )
     max_limit: int = Field(
         default=10_000, ge=1, le=100_000, description="Messages on a page of JSON; a larger `limit` is refused (422)."
     )
@@ -54,6 +66,8 @@ class RestSettings(WebSettings):
         secret = self.token.get_secret_value()
         if secret and self.token_file:
             raise ValueError("either `token` or `token_file`")
+        if self.peer_token.get_secret_value() and self.peer_token_file:
+            raise ValueError("either `peer_token` or `peer_token_file`")
         if secret and (len(secret) < SHORTEST_TOKEN or not secret.isascii() or not secret.isprintable()):
             raise ValueError(f"the token must be of at least {SHORTEST_TOKEN} printable ASCII characters")
         if bool(self.certificate) != bool(self.key):

@@ -10,9 +10,11 @@ import ssl
 from typing import TYPE_CHECKING
 
 from headwater.node.delivery.listening import context_of, listen_for_rest, read_rest_token, rest_url
+from headwater.node.delivery.peers import Members, peer_token_of
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.store.rest.context import Limits
 from headwater.store.rest.gate import Gate
+from headwater.store.rest.others import Peers
 from headwater.store.rest.serving import RestServer
 from headwater.store.store import Store
 
@@ -47,7 +49,8 @@ class Rest:
         settings = self.settings
         gate = BrokerGate(self._broker, settings, read_rest_token(settings))
         context = context_of(settings)
-        self._server = rest_server(self._store, gate, settings, listen_for_rest(settings), context)
+        peers = Members(settings, peer_token_of(self._broker.config))
+        self._server = rest_server(self._store, gate, settings, listen_for_rest(settings), context, peers)
         await asyncio.to_thread(self._server.start)
         log.info("REST is at %s", self.url)
 
@@ -63,6 +66,7 @@ def rest_server(
     settings: RestSettings,
     sockets: list[socket.socket],
     context: ssl.SSLContext | None,
+    peers: Peers | None = None,
 ) -> RestServer:
     limits = Limits(
         settings.max_limit,
@@ -71,4 +75,4 @@ def rest_server(
         settings.max_streams_per_address,
         settings.max_answer_memory,
     )
-    return RestServer(store, gate, sockets, limits=limits, bounds=settings.bounds("rest"), context=context)
+    return RestServer(store, gate, sockets, limits=limits, bounds=settings.bounds("rest"), context=context, peers=peers)

@@ -96,8 +96,11 @@ class _HttpProcess:
         elif name == "log_level":
             logging.getLogger().setLevel(said["level"])
 
-    def _rest(self, node: Node, settings: dict[str, Any], sockets: list[int], store: dict[str, Any]) -> Any:
+    def _rest(
+        self, node: Node, settings: dict[str, Any], sockets: list[int], store: dict[str, Any], peer_token: str
+    ) -> Any:
         from headwater.node.delivery.listening import context_of
+        from headwater.node.delivery.peers import Members
         from headwater.node.delivery.serving import rest_server
         from headwater.node.http.rest import LinkGate, LinkPrimary
         from headwater.store.following import FollowingStore
@@ -115,7 +118,8 @@ class _HttpProcess:
         node.loop.call_soon_threadsafe(node.loop.add_reader, self._bell, heard)
         listening = [socket.socket(fileno=each) for each in sockets]
         made = RestSettings(**settings)
-        return rest_server(followed, LinkGate(node, self._state), made, listening, context_of(made))
+        gate, peers = LinkGate(node, self._state), Members(made, peer_token)
+        return rest_server(followed, gate, made, listening, context_of(made), peers)
 
     def _admin(self, node: Node, settings: dict[str, Any], sockets: list[int]) -> WebServer:
         made = Admin(**settings)

@@ -24,6 +24,7 @@ from headwater.node.config import Admin, Config
 from headwater.node.delivery import desk as delivery
 from headwater.node.delivery.gate import BrokerGate
 from headwater.node.delivery.listening import context_of, listen_for_rest, read_rest_token, rest_url
+from headwater.node.delivery.peers import peer_token_of
 from headwater.node.http.link import Asked, Link
 from headwater.node.http.state import (
     BANS,
@@ -56,6 +57,7 @@ FAREWELL: Final = 5.0
 LOOKS: Final = 0.25
 """Seconds between looks at what nobody tells us has changed."""
 LONGEST_LINE: Final = 20_000
+SECRETS: Final = {"enabled", "token", "token_file", "peer_token", "peer_token_file"}
 PORTION: Final = 64 << 10
 """Bytes of a body beside its payload."""
 
@@ -287,6 +289,7 @@ class HttpProcess:
             assert store is not None
             where = {"folder": str(store.path.absolute()), "id": store.id, "cache": config.store.cache_bytes}
             rest = {"settings": _dumped(config.rest), "sockets": _numbers(self._rest), "store": where}
+            rest["peer_token"] = peer_token_of(config)  # which it shows to other nodes
         if self._admin:
             admin_api = {"settings": _dumped(config.admin), "sockets": _numbers(self._admin)}
         return {"log_level": self._level, "rest": rest, "admin": admin_api}
@@ -321,7 +324,7 @@ def _numbers(sockets: list[socket.socket]) -> list[int]:
 
 def _dumped(settings: Any) -> dict[str, Any]:
     """Without its secrets, and so without `enabled`, which asks for them."""
-    found: dict[str, Any] = settings.model_dump(mode="json", exclude={"enabled", "token", "token_file"})
+    found: dict[str, Any] = settings.model_dump(mode="json", exclude=SECRETS)
     return found
 
 

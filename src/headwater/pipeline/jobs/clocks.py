@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from headwater.pipeline.lake.log import Positions
@@ -61,8 +61,8 @@ def clocks(
 
 
 def ask(addresses: Addresses, silent: dict[str, str] | None = None) -> Answers:
-    """What the stores that answer say; `silent` gets the addresses of the others, with why. OptionError: there are no
-    addresses yet."""
+    """What the stores that answer say; `silent` gets the addresses of the others, with why. One that has ended need not
+    answer: nothing more comes to it. OptionError: there are no addresses yet."""
     found: Answers = {}
     source = addresses.settings
     for url in addresses.now():
@@ -73,7 +73,10 @@ def ask(addresses: Addresses, silent: dict[str, str] | None = None) -> Answers:
                 found[id] = client.clock()
         except (StoreError, ValueError) as error:  # ValueError: that is no address
             log.debug("no clock of the store at %s: %s", url, error)
-            if silent is not None:
+            ended = addresses.ended_at(url)
+            if ended is not None:
+                found[ended] = (datetime.now(UTC), addresses.ends[ended] + 1)
+            elif silent is not None:
                 silent[url] = str(error)
     return found
 

@@ -119,7 +119,8 @@ class Reader(_Ranges, DataSourceReader):
         if self.pushed.is_contradiction:
             return []
         settings = replace(self.settings, store=self.pushed.store)
-        found = Stores(settings).look_until_all_answer()
+        start = self.settings.start
+        found = Stores(settings).look_until_all_answer(start if isinstance(start, dict) else {})
         check_named(found, self.settings)
         begin, end = beginnings(found, settings.start, settings), ends(found, settings.end, settings)
         ranges: list[Range] = []
@@ -194,8 +195,10 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Every store has to answer, or its part would be left out without a word."""
-        self._target = {id: now.last for id, now in self.stores.look_until_all_answer().items()}
+        """Every store has to answer, or its part would be left out without a word; but of one that has ended it is
+        known how far it goes, and it has to answer only if it has not been read so far."""
+        self._target = {id: now.last for id, now in self.stores.look_until_all_answer(None).items()}
+        self._target = {**self.stores.ends, **self._target}
 
     def _most(self, limit: ReadLimit, start: Offsets, found: Mapping[str, StoreNow]) -> int | None:
         """Both limits of ours hold; Spark hands over only one, or wants everything."""

@@ -15,8 +15,9 @@ from headwater.store.reader import StoreReader
 
 FORMAT: Final = "headwater"
 OPTIONS: Final = {
-    "url": "address of a store, or several with commas between them",
+    "url": "address of a store, or several with commas between them; one of an edge is enough for all its stores",
     "urlsFile": "a file with addresses, one in each line, that is read again for each batch: stores may come",
+    "follow": "true: all stores of the edges of these nodes are read, also those that come later; false: only these",
     "token": "who asks: a token",
     "user": "who asks: a user's name",
     "password": "and password",
@@ -69,6 +70,7 @@ class Settings:
     pushdown: bool
     patience: float
     unknown_stores: str = "fail"
+    follow: bool = True
 
     def addresses(self) -> list[str]:
         """As they are now. OSError: the file cannot be read."""
@@ -119,6 +121,7 @@ def read_settings(given: Mapping[str, str], *, wait: float = WAIT_FOR_STORE) -> 
         pushdown=options.flag("pushdown", False),
         patience=options.seconds("waitForStore", wait),
         unknown_stores=options.text("unknownStores", "fail") or "fail",
+        follow=options.flag("follow", True),
     )
     if settings.unknown_stores not in UNKNOWN_STORES:
         raise options.wrong("unknownStores", f"is one of {', '.join(UNKNOWN_STORES)}, not {settings.unknown_stores!r}")

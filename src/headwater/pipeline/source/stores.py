@@ -73,9 +73,10 @@ class Stores:
         self._urls |= {id: now.url for id, now in found.items()}
         return found
 
-    def look_until_all_answer(self) -> dict[str, StoreNow]:
-        """Waits as long as the settings say. Raises Unreachable."""
-        found = self._look_until(lambda found: not self._silent)
+    def look_until_all_answer(self, passed: Mapping[str, int] | None = None) -> dict[str, StoreNow]:
+        """Waits as long as the settings say, but not for stores that have ended no further than `passed` says that they
+        are read (None: not for any that has ended). Raises Unreachable."""
+        found = self._look_until(lambda found: not self._missed(passed))
         if self.settings.store is not None and not found:
             log.warning("the store %s is at none of the addresses; it is the only one to be read", self.settings.store)
         return found
@@ -98,6 +99,22 @@ class Stores:
                     f"({', '.join(self._addresses.now())}). Start its node, or name its address."
                 )
         return found
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """Of the stores that are meant and have ended: their last positions."""
+        only = self.settings.store
+        return {id: end for id, end in self._addresses.ends.items() if only in (None, id)}
+
+    def _missed(self, passed: Mapping[str, int] | None) -> list[str]:
+        """Addresses where nothing answers, and where something is to be read, perhaps."""
+        ends = self.ends
+        ended = {url: self._addresses.ended_at(url) for url in self._silent}
+        return [
+            url
+            for url, id in ended.items()
+            if id is None or (passed is not None and id in ends and passed.get(id, -1) < ends[id])
+        ]
 
     def _look_until(self, is_enough: Callable[[dict[str, StoreNow]], bool]) -> dict[str, StoreNow]:
         began = time.monotonic()

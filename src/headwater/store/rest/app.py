@@ -11,6 +11,7 @@ from headwater import __version__
 from headwater.store.rest import edge, errors, messages, readers, tail, topics
 from headwater.store.rest.context import Context, Limits, caller_of
 from headwater.store.rest.gate import Gate, Refused
+from headwater.store.rest.others import Peers
 from headwater.store.store import Store
 
 DESCRIPTION: Final = """\
@@ -38,7 +39,7 @@ class Health(BaseModel):
     status: str
 
 
-def make_app(store: Store, gate: Gate, limits: Limits | None = None) -> FastAPI:
+def make_app(store: Store, gate: Gate, limits: Limits | None = None, peers: Peers | None = None) -> FastAPI:
     app = FastAPI(
         title="Headwater",
         version=__version__,
@@ -48,7 +49,7 @@ def make_app(store: Store, gate: Gate, limits: Limits | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,  # an empty level of a topic counts
     )
-    app.state.context = Context(store, gate, limits or Limits())
+    app.state.context = Context(store, gate, limits or Limits(), peers or Peers())
     errors.install(app)
     app.add_api_route("/health", health, methods=["GET"], tags=["health"])
     app.add_api_route("/ready", ready, methods=["GET"], tags=["health"], responses=errors.described(503))

@@ -14,6 +14,7 @@ from headwater.disk.errors import StorageError
 from headwater.store.rest.answers import Answers
 from headwater.store.rest.errors import gone
 from headwater.store.rest.gate import Approach, Caller, Gate, Refused
+from headwater.store.rest.others import Others, Peers
 from headwater.store.rest.streaming import Threads
 from headwater.store.rest.tails import Tails
 from headwater.store.store import PositionGone, Store
@@ -35,7 +36,7 @@ class Limits(NamedTuple):
 
 
 class Context:
-    def __init__(self, store: Store, gate: Gate, limits: Limits) -> None:
+    def __init__(self, store: Store, gate: Gate, limits: Limits, peers: Peers) -> None:
         self.store = store
         self.gate = gate
         self.limits = limits
@@ -43,6 +44,7 @@ class Context:
         self.tails = Tails(store, limits.tails)
         self.answers = Answers(limits.streams, limits.streams_per_address, limits.memory)
         self.pages = asyncio.Semaphore(PAGES)
+        self.others = Others(gate, peers)
 
     async def ask(self, work: Callable[..., Found], *arguments: Any) -> Found:
         """Something of the store, in a thread; what it raises becomes an answer."""

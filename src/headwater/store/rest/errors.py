@@ -18,6 +18,8 @@ from headwater.store.store import PositionGone, Store
 log = logging.getLogger("headwater.rest")
 
 JSON: Final = "application/json"
+PROBLEM: Final = "application/problem+json"
+"""[RFC 9457] Of answers that say which part is missing."""
 WORDS: Final = {404: "not_found", 405: "method_not_allowed"}
 CHALLENGE: Final = 'Basic realm="headwater", charset="UTF-8", Bearer realm="headwater"'
 
@@ -45,6 +47,7 @@ def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 SAID: Final = {
+    400: "A cursor is malformed; says how it is written.",
     401: "It must be said, and shown, who asks.",
     403: "The caller may not do this.",
     404: "There is no such thing, or none that the caller may know of.",
@@ -80,7 +83,10 @@ def answer(refused: Refused) -> Response:
     headers = {"WWW-Authenticate": CHALLENGE} if refused.status == 401 else {}
     if refused.status in (429, 503):
         headers["Retry-After"] = "1"
-    return Response(orjson.dumps(body), refused.status, headers, JSON)
+    if "missing" not in refused.more:
+        return Response(orjson.dumps(body), refused.status, headers, JSON)
+    body |= {"type": "about:blank", "title": refused.error, "status": refused.status}
+    return Response(orjson.dumps(body), refused.status, headers, PROBLEM)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Generator
-from functools import partial
 from typing import Annotated, Final, Literal
 from urllib.parse import urlencode
 
@@ -14,17 +14,17 @@ from pydantic import BaseModel, Field
 
 from headwater.store.columns import NAMES
 from headwater.store.query import Query as StoreQuery
+from headwater.store.rest.asked import AfterAll, BeforeAll, Partial, Scope, ScopeHeader, asked_of
 from headwater.store.rest.context import Context, TheCaller, TheContext, answering
 from headwater.store.rest.description import StoredMessage
 from headwater.store.rest.errors import described, unprocessable
 from headwater.store.rest.formats import objects
 from headwater.store.rest.gate import Caller
+from headwater.store.rest.merged import EdgePage, merged
 from headwater.store.rest.negotiation import ARROW, JSON, MEDIA_TYPES, takes_gzip, wanted_form
 from headwater.store.rest.parameters import (
     LARGEST,
     LONGEST_HEADER,
-    After,
-    Before,
     Conditions,
     OnlyKnown,
     for_caller,
@@ -61,8 +61,9 @@ class MessagePage(BaseModel):
     response_class=Response,
     responses={
         200: {
-            "model": MessagePage,
-            "description": "A page of JSON; or all messages as a stream of lines of JSON, CSV or Arrow.",
+            "model": MessagePage | EdgePage,
+            "description": "A page of JSON; or all messages as a stream of lines of JSON, CSV or Arrow. Messages of "
+            "several stores say of which they are.",
             "content": {
                 "application/x-ndjson": {"schema": {"type": "string", "description": "A message on each line."}},
                 "text/csv": {"schema": {"type": "string", "description": "With a line of names."}},
@@ -70,7 +71,8 @@ class MessagePage(BaseModel):
             },
             "headers": {"Link": {"description": "The next page, if there is one.", "schema": {"type": "string"}}},
         },
-        **described(401, 403, 406, 410, 422, 503),
+        307: {"description": "Another node has it all; `Location` says where."},
+        **described(400, 401, 403, 406, 410, 422, 503),
     },
 )
 async def messages(
@@ -78,8 +80,8 @@ async def messages(
     context: TheContext,
     caller: TheCaller,
     query: Conditions,
-    after: After = None,
-    before: Before = None,
+    after: AfterAll = None,
+    before: BeforeAll = None,
     limit: Annotated[
         int | None,
         Query(ge=1, le=LARGEST, description="Most messages. A page of JSON has 1,000 without it; a stream has all."),
@@ -93,6 +95,9 @@ async def messages(
     columns: Annotated[
         str | None, Query(max_length=300, description="Of an Arrow stream: those that are wanted, with commas.")
     ] = None,
+    scope: Scope = None,
+    partial: Partial = False,
+    said_scope: ScopeHeader = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
     accept_encoding: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
@@ -100,8 +105,17 @@ async def messages(
 
     What a caller may not subscribe to is not there. JSON comes in pages: follow `next`, or the header `Link`. Lines of
     JSON, CSV and Arrow are streams without an end of their own; a stream that is cut off lacks its last chunk, and
-    reading goes on with `after`."""
+    reading goes on with `after`.
+
+    If the edge has several stores, a question that names none is about all that have such topics."""
     form = wanted_form(format, accept)
+    several = await asked_of(request, context, scope or said_scope, query.filter, after, before)
+    if isinstance(several, Response):
+        return several
+    if several is not None:
+        limit = _limit_of(context, limit) if form == JSON else limit
+        query = for_caller(query, caller)
+        return await merged(request, context, caller, query, several, form, limit, partial, _headers(False))
     query = for_caller(_between(query, context.store, after, before), caller)
     gzip = takes_gzip(accept_encoding)
     if form == JSON:
@@ -114,7 +128,7 @@ async def messages(
     elif columns is not None:
         raise unprocessable("`columns` is for Arrow")
     arrow = Arrow(None if compression == "none" else compression, _columns(columns))
-    made = partial(steps, context.store, query._replace(limit=limit), form, gzip, arrow)
+    made = functools.partial(steps, context.store, query._replace(limit=limit), form, gzip, arrow)
     with answering(context.store):
         return await streamed(
             context.answers, context.threads, request.scope, made, caller, MEDIA_TYPES[form], _headers(gzip)
@@ -161,10 +175,7 @@ class _Page:
 async def _page(
     request: Request, context: Context, caller: Caller, query: StoreQuery, limit: int | None, gzip: bool
 ) -> Response:
-    most = context.limits.page
-    limit = min(USUAL, most) if limit is None else limit
-    if limit > most:
-        raise unprocessable(f"`limit` is at most {most} for JSON; lines of JSON (format=ndjson) have no such limit")
+    limit = _limit_of(context, limit)
     with contextlib.ExitStack() as stack:
         answer = stack.enter_context(context.answers.whole(request.scope))
         async with context.pages:
@@ -172,6 +183,14 @@ async def _page(
             body, headers = await _made(request, context, caller, query, limit, gzip)
             answer.hold(len(body))
         return Whole(stack.pop_all(), answer, body, headers, MEDIA_TYPES[JSON])
+
+
+def _limit_of(context: Context, limit: int | None) -> int:
+    most = context.limits.page
+    limit = min(USUAL, most) if limit is None else limit
+    if limit > most:
+        raise unprocessable(f"`limit` is at most {most} for JSON; lines of JSON (format=ndjson) have no such limit")
+    return limit
 
 
 async def _made(

@@ -8,6 +8,7 @@ import ssl
 from headwater.store.rest.app import OPEN, make_app
 from headwater.store.rest.context import Context, Limits
 from headwater.store.rest.gate import Gate
+from headwater.store.rest.others import Peers
 from headwater.store.store import Store
 from headwater.web.admission import Bounds
 from headwater.web.serving import WebServer
@@ -26,8 +27,9 @@ class RestServer:
         limits: Limits | None = None,
         bounds: Bounds | None = None,
         context: ssl.SSLContext | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        self.app = make_app(store, gate, limits)
+        self.app = make_app(store, gate, limits, peers)
         self._context: Context = self.app.state.context
         self.web = WebServer(
             self.app,
@@ -49,6 +51,7 @@ class RestServer:
     def stop(self) -> None:
         """Answers that are under way may take a moment more; then all connections end."""
         self.web.stop()
+        self._context.others.stop()
         self._context.threads.stop()
 
     def _stopping(self) -> None:

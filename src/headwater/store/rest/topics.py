@@ -13,11 +13,13 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from headwater.routing.topics import LONGEST_TOPIC
 from headwater.store.entry import iso
+from headwater.store.rest.asked import Partial, Scope, ScopeHeader
 from headwater.store.rest.context import Context, TheCaller, TheContext
 from headwater.store.rest.description import StoredMessage
 from headwater.store.rest.errors import described, unprocessable
 from headwater.store.rest.formats import objects
 from headwater.store.rest.gate import Caller, Publication, Refused
+from headwater.store.rest.merged_topics import EdgeTopicPage, latest_of_edge, topics_of_edge
 from headwater.store.rest.parameters import LONGEST_HEADER, OnlyKnown, checked_filter, judge_of, topic_of
 from headwater.store.rest.rendering import ROWS
 from headwater.store.store import Store, TopicStatistics
@@ -66,7 +68,7 @@ class TopicPage(BaseModel):
 @routes.get(
     "/topics",
     response_class=Response,
-    responses={200: {"model": TopicPage, "description": "A page."}, **described(401, 403, 422, 503)},
+    responses={200: {"model": TopicPage | EdgeTopicPage, "description": "A page."}, **described(401, 403, 422, 503)},
 )
 async def list_topics(
     context: TheContext,
@@ -76,10 +78,18 @@ async def list_topics(
     ] = None,
     after: Annotated[str, Query(max_length=LONGEST_TOPIC, description="`next` of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=MOST, description="Most topics on the page.")] = 1000,
+    scope: Scope = None,
+    partial: Partial = False,
+    said_scope: ScopeHeader = None,
 ) -> Response:
-    """Topics of which there are messages, as far as the caller may subscribe to them."""
+    """Topics of which there are messages, as far as the caller may subscribe to them. If the edge has several stores
+    with such topics, those of all; a topic that has moved is there once for each store that has messages of it."""
     if filter is not None:
         checked_filter(filter, "filter")
+    if (scope or said_scope) != "store":
+        merged = await topics_of_edge(context, caller, filter, after, limit, partial)
+        if merged is not None:
+            return Response(merged, media_type="application/json", headers=NO_STORE)
     body = await context.ask(_page, context.store, filter, judge_of(caller), after, limit)
     return Response(body, media_type="application/json", headers=NO_STORE)
 
@@ -112,9 +122,21 @@ def _view(found: TopicStatistics) -> dict[str, object]:
         **described(401, 403, 404, 422, 503),
     },
 )
-async def latest(request: Request, context: TheContext, caller: TheCaller, topic: str) -> Response:
-    """The last message of a topic. One that the caller may not subscribe to is as one that is not there."""
+async def latest(
+    request: Request,
+    context: TheContext,
+    caller: TheCaller,
+    topic: str,
+    scope: Scope = None,
+    said_scope: ScopeHeader = None,
+) -> Response:
+    """The last message of a topic. One that the caller may not subscribe to is as one that is not there. If several
+    stores of the edge have, or have had, the topic, they are all asked, and it says its `store`."""
     topic = topic_of(request, "/v1/topics/", LATEST)
+    if (scope or said_scope) != "store" and caller.may_read(topic):
+        of_edge = await latest_of_edge(context, topic)
+        if of_edge is not None:
+            return Response(of_edge, media_type="application/json", headers=NO_STORE)
     found = await context.ask(context.store.latest, topic)
     if found is None or not caller.may_read(topic):
         raise Refused(404, "not_found", "there is no message of this topic, or none that you may read")
