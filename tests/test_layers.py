@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, list[str]] = {
     "peering": ["message", "wire", "routing", "interest", "overlay"],
     "sdn": ["message"],
     "web": [],
-    "store": ["message", "suggestion", "routing.topics", "disk", "web"],
+    "store": ["message", "suggestion", "routing.topics", "routing.conditions", "disk", "web"],
     "edge": ["message", "disk", "routing", "store", "peering", "client"],
     "client": ["message", "wire", "session"],
     "node": [*BELOW_NODE, "client", "build_info"],

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headwater.store.chunk import Chunk
+    from headwater.store.where import Where
 
 
 class Judge:
@@ -32,7 +33,8 @@ class Query(NamedTuple):
 
     `filter` is a topic filter, with the meaning it has in a subscription: `#` does not match topics that begin with
     `$`. `start` ≤ time of measurement < `end`, in microseconds; `low` ≤ value ≤ `high`, which messages without a value
-    do not meet. `after` < position < `before`. `may_read` says of a topic whether the asker may know of it.
+    do not meet. `after` < position < `before`. `may_read` says of a topic whether the asker may know of it. `where` is
+    a condition on the content, which no store knows: `rest/scanning.py` asks it of what a store has found.
     """
 
     filter: str | None = None
@@ -44,6 +46,7 @@ class Query(NamedTuple):
     before: int | None = None
     limit: int | None = None
     may_read: Callable[[str], bool] | None = None
+    where: Where | None = None
 
     def met_by(self, chunk: Chunk) -> list[NDArray[Any]]:
         """For each condition that a message meets by itself, which messages of a chunk do; `filter` and `may_read` are

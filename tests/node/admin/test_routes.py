@@ -139,6 +139,7 @@ def test_subscriptions_of_all_and_of_one(api: Api) -> None:
             "retain_as_published": False,
             "retain_handling": 0,
             "identifier": None,
+            "condition": None,
         }
     ]
     pages = api.pages("/v1/subscriptions", "after", client_id="a", limit=3)

@@ -6,10 +6,36 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from headwater.client import Message
 from headwater.node.bridge.mapping import inward, outward
 from headwater.node.bridge.settings import BridgeTopic
 from headwater.routing.topics import matches
-from headwater.wire.packets import SubscribeRequest
+from headwater.wire.packets import Publish, SubscribeRequest
+
+CONDITION = "value > 30 limit 1 per 10s"
+
+
+def message(topic: str, payload: bytes) -> Message:
+    return Message(Publish(topic, payload), lambda done: None)
+
+
+def test_content_decides_as_well() -> None:
+    topics = [
+        BridgeTopic(filter="a/#", direction="both", remote_prefix="far/", condition=CONDITION),
+        BridgeTopic(filter="#", direction="both"),
+    ]
+    for mapping, topic in ((outward(topics), "a/b"), (inward(topics), "far/a/b")):
+        assert not mapping.lets_through(message(topic, b'{"value": 30}'), 100.0)
+        assert mapping.lets_through(message(topic, b'{"value": 31}'), 100.0)
+        assert not mapping.lets_through(message(topic, b'{"value": 32}'), 101.0)
+        assert mapping.lets_through(message(topic, b'{"value": 32}'), 110.0)
+        assert mapping.lets_through(message("c", b'{"value": 1}'), 100.0), "the first entry that matches counts"
+
+
+def test_a_condition_that_cannot_be_read_is_no_setting() -> None:
+    with pytest.raises(ValueError, match="at character 8"):
+        BridgeTopic(filter="a", condition="value >")
+
 
 words = st.text(alphabet="ab", max_size=3)
 prefixes = st.lists(words, max_size=3).map(lambda found: "".join(f"{level}/" for level in found))

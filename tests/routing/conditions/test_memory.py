@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.message import Message, Subscription
-from headwater.routing.conditions.condition import Conditions, condition_of, size_of
+from headwater.routing.conditions.condition import SIEVE_MEMORY, Conditions, Sieve, condition_of, size_of
 from headwater.routing.conditions.memory import MOST_TOPICS
 
 MIB = 1 << 20
@@ -157,3 +157,15 @@ def test_another_message_is_evaluated_anew() -> None:
 def test_a_condition_counts_in_bytes() -> None:
     assert size_of(None) == 0
     assert size_of(condition_of("value > 3 and unit = 'C'")) > size_of(condition_of("value > 3")) > 1000
+
+
+def test_a_sieve_has_a_memory_of_its_own() -> None:
+    sieve = Sieve("changed(value)")
+    payload = b'{"value": 1}'
+    assert sieve.passes("t", payload, None, None, 0.0)
+    assert not sieve.passes("t", payload, None, None, 1.0)
+    most = SIEVE_MEMORY // 500
+    for number in range(2 * most):
+        assert sieve.passes(f"t/{number}", payload, None, None, 2.0)
+    assert sieve.passes("t", payload, None, None, 3.0), "it was forgotten for others"
+    assert not sieve.passes(f"t/{2 * most - 1}", payload, None, None, 4.0)

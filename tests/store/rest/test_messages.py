@@ -386,3 +386,42 @@ def test_the_time_of_day_is_in_utc(quick: Served) -> None:
     quick.writer.sync()
     [message] = quick.get("/v1/messages")["messages"]
     assert message["time"] == message["arrival"] == "2026-01-31T12:00:00.000000Z"
+
+
+# ---- conditions on the content -------------------------------------------------------------------------------------
+
+
+def test_messages_by_their_content() -> None:
+    with serving(MemoryStore("s")) as served:
+        write(served, *((f"t/{number % 2}", b'{"value": %d, "unit": "C"}' % number) for number in range(1000)))
+        wanted = {"filter": "value >= 990 and topic[1] = 1 and unit = 'C'"}
+        for form in FORMS:
+            rows = rows_of(form, served.call("GET", "/v1/messages", wanted | {"format": form}).content)
+            assert [row.position for row in rows] == [992, 994, 996, 998, 1000]
+
+
+def test_pages_of_what_meets_a_condition() -> None:
+    with serving(MemoryStore("s")) as served:
+        write(served, *(("t", b'{"value": %d}' % (number % 7)) for number in range(3000)))
+        found: list[int] = []
+        after, more = 0, True
+        while more:
+            page = served.get("/v1/messages", {"filter": "value = 3", "limit": 100, "after": after})
+            found += positions(page["messages"])
+            after, more = page["next"], page["more"]
+        assert found == [number + 1 for number in range(3000) if number % 7 == 3]
+
+
+def test_changed_and_limit_are_about_the_answer() -> None:
+    with serving(MemoryStore("s")) as served:
+        write(served, *(("t", b'{"value": %d}' % (number // 10)) for number in range(100)))
+        for _ in range(2):
+            page = served.get("/v1/messages", {"filter": "changed(value)"})
+            assert positions(page["messages"]) == list(range(1, 100, 10))
+
+
+def test_a_condition_that_cannot_be_read() -> None:
+    with serving(MemoryStore("s")) as served:
+        for path in ("/v1/messages", "/v1/tail"):
+            said = "`filter`: expected a name or a value, found the end at character 8"
+            assert served.refusal("GET", path, {"filter": "value >"}) == (422, said)

@@ -16,6 +16,7 @@ from headwater.store.rest import scanning
 from headwater.store.rest.scanning import scanned
 from headwater.store.retention import Retention
 from headwater.store.store import PositionGone
+from headwater.store.where import ROWS, SIZE, Where
 from tests.store.messages import MICROSECONDS, NOON, SECOND, Writer, contents, found, numbered, queries, read
 
 
@@ -103,3 +104,27 @@ def test_what_was_found_before_an_error_comes_before_it() -> None:
     assert step is not None and len(step) == 2
     with pytest.raises(OSError, match="no more"):
         next(chunks)
+
+
+def test_a_condition_is_asked_of_a_few_messages_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "TURN", 0.0)
+    asked: list[int] = []
+
+    class Counting(Where):
+        def of(self, chunk: Chunk) -> Chunk:
+            asked.append(len(chunk))
+            return super().of(chunk)
+
+    store = MemoryStore("s1", MICROSECONDS)
+    writer = Writer(store)
+    for number in range(3 * ROWS):
+        writer.take("a", b'{"value": %d}' % number)
+    writer.take("a", b"x" * (SIZE + 1))
+    writer.sync()
+    steps = list(scanned(store, Query(where=Counting(f"value = {2 * ROWS + 1}"))))
+    assert steps.count(None) >= 2, "others had their turn"
+    assert [chunk.payload[0] for chunk in steps if chunk is not None] == [b'{"value": %d}' % (2 * ROWS + 1)]
+    assert max(asked) == ROWS
+    assert sum(asked) == 3 * ROWS + 1
+    found = list(chunks(store, Query(where=Where("value >= 10"), limit=5, after=20)))
+    assert [entry.position for entry in read(found)] == [21, 22, 23, 24, 25]

@@ -84,6 +84,15 @@ def test_from_behind_a_position_and_with_conditions(served: Served) -> None:
         assert [id for id, _ in tail.events(3)] == ["s1:4", "s1:6", "s1:8"]
 
 
+def test_with_a_condition_on_the_content(served: Served) -> None:
+    with watching(served, {"filter": "topic = 'a' and changed(value, 1)"}) as tail:
+        for value in (1, 2, 3, 3, 9):
+            served.writer.take("a", payload(value=value))
+            served.writer.take("b", payload(value=value))
+            served.writer.sync()
+        assert [message["value"] for _, message in tail.events(3)] == [1, 3, 9]
+
+
 def test_an_interrupted_tail_goes_on_where_it_was(served: Served) -> None:
     served.writer.write("a", "b", "c")
     with watching(served, {"after": 0}) as tail:

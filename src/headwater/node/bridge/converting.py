@@ -38,7 +38,7 @@ class Converting:
         largest = settings.max_packet_size
         if largest and len(encode(_numbered(packet), remote.version)) > largest:
             return None
-        return packet
+        return packet if self._out.lets_through(message, self._server.hot.now) else None
 
     def incoming(self, message: Message) -> Publish | None:
         topic = self._in.map(message.topic)
@@ -53,7 +53,7 @@ class Converting:
             return None
         packet = _publish(message, topic, self._local)
         packet.properties = _carried(message.properties, path)
-        return packet
+        return packet if self._in.lets_through(message, self._server.hot.now) else None
 
 
 def _publish(message: Message, topic: str, target: Client) -> Publish:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headwater.client import Message
 from headwater.node.bridge.settings import BridgeTopic
+from headwater.routing.conditions.condition import Sieve
 from headwater.routing.topics import matches
 from headwater.wire.packets import SubscribeRequest
 
@@ -23,6 +25,8 @@ class Rule(NamedTuple):
     prefix: str
     new_prefix: str
     qos: int
+    sieve: Sieve | None = None
+    """Through which a message has to go."""
 
     def map(self, topic: str) -> str:
         if topic.startswith(self.prefix):
@@ -42,6 +46,19 @@ class Mapping:
             if matches(rule.filter, topic):
                 return rule.map(topic) or None
         return None
+
+    def lets_through(self, message: Message, now: float) -> bool:
+        """Whether a message may go there, by its content."""
+        for rule in self._rules:
+            if matches(rule.filter, message.topic):
+                return rule.sieve is None or rule.sieve.passes(
+                    message.topic,
+                    message.payload,
+                    message.properties.user_properties,
+                    message.properties.content_type,
+                    now,
+                )
+        return False
 
     @property
     def filters(self) -> list[str]:
@@ -65,12 +82,20 @@ class Mapping:
 def outward(topics: Iterable[BridgeTopic]) -> Mapping:
     """From local topics to remote ones."""
     return Mapping(
-        Rule(each.local_filter, each.local_prefix, each.remote_prefix, each.qos) for each in topics if each.goes_out
+        Rule(each.local_filter, each.local_prefix, each.remote_prefix, each.qos, _sieve(each))
+        for each in topics
+        if each.goes_out
     )
 
 
 def inward(topics: Iterable[BridgeTopic]) -> Mapping:
     """From remote topics to local ones."""
     return Mapping(
-        Rule(each.remote_filter, each.remote_prefix, each.local_prefix, each.qos) for each in topics if each.comes_in
+        Rule(each.remote_filter, each.remote_prefix, each.local_prefix, each.qos, _sieve(each))
+        for each in topics
+        if each.comes_in
     )
+
+
+def _sieve(topic: BridgeTopic) -> Sieve | None:
+    return Sieve(topic.condition) if topic.condition else None

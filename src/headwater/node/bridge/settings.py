@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from headwater.node.settings import Settings
+from headwater.routing.conditions.condition import check_condition
 from headwater.routing.topics import (
     ANY_LEVELS,
     InvalidTopicFilter,
@@ -67,6 +68,11 @@ class BridgeTopic(Settings):
     )
     local_prefix: str = Field(default="", description="What the topic begins with here.")
     remote_prefix: str = Field(default="", description="What the topic begins with at the remote.")
+    condition: str = Field(
+        default="",
+        description="What the content of a message has to be to go on, in either direction (docs/content-filters.md); "
+        "it is evaluated here, whatever the remote is. Empty: all go on.",
+    )
 
     @property
     def local_filter(self) -> str:
@@ -83,6 +89,11 @@ class BridgeTopic(Settings):
     @property
     def comes_in(self) -> bool:
         return self.direction != "out"
+
+    @field_validator("condition")
+    @classmethod
+    def _condition_is_one(cls, text: str) -> str:
+        return check_condition(text)
 
     @model_validator(mode="after")
     def _topics_are_topics(self) -> Self:

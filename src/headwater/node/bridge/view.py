@@ -14,7 +14,8 @@ class Traffic:
     forwarded: int = 0
     """Taken by the other side."""
     dropped: int = 0
-    """Not sent: QoS 0 that the other side could not take, a loop, too large, no topic for it there."""
+    """Not sent: QoS 0 that the other side could not take, a loop, too large, no topic for it there, or a
+    condition that it does not meet."""
     rejected: int = 0
     """Refused by the other side."""
 

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from pydantic import Field, field_validator
 
 from headwater.node.settings import Settings
+from headwater.routing.conditions.condition import check_condition
 from headwater.routing.topics import ANY_LEVELS, InvalidTopicFilter, check_filter
 
 MIB: Final = 1024 * 1024
@@ -23,6 +24,11 @@ class StoreSettings(Settings):
     filters: list[str] = Field(
         default=["#"],
         description="Topic filters: what matches one of them is stored. `#` does not match topics that begin with `$`.",
+    )
+    condition: str = Field(
+        default="",
+        description="What the content of a message has to be for it to be stored (docs/content-filters.md); others are "
+        "delivered without a position. Empty: all are stored.",
     )
     id: str = Field(
         default="",
@@ -88,6 +94,11 @@ class StoreSettings(Settings):
             except InvalidTopicFilter as error:
                 raise ValueError(f"{filter!r} is no topic filter: {error}") from None
         return filters
+
+    @field_validator("condition")
+    @classmethod
+    def _condition_is_one(cls, text: str) -> str:
+        return check_condition(text)
 
     @field_validator("time_paths", "value_paths")
     @classmethod

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from headwater.message import Message
+from headwater.message import Message, Subscription
 from headwater.node.delivery.coordinator import Coordinator
 from headwater.node.delivery.known_properties import KnownProperties
 from headwater.node.delivery.properties import optional_columns
 from headwater.node.destinations.destination import Run, Scope, StoreDestination
 from headwater.node.persistence.journal import Journal
+from headwater.node.plane.sending import Sending
 from headwater.node.plane.turn import Turn
 from headwater.session.session import Session
 from headwater.store.intake import RETAIN
@@ -83,3 +84,38 @@ class Storing(StoreDestination):
         )
         message.commit = self.journal.sequence
         self.turn.changed = True
+
+
+class ConditionalStoring(Storing):
+    """Stores what meets a condition; what does not has neither position nor commit."""
+
+    def __init__(
+        self,
+        sending: Sending,
+        journal: Journal,
+        coordinator: Coordinator,
+        properties: KnownProperties,
+        condition: Subscription,
+    ) -> None:
+        """`condition`: whose condition it is, with what it remembers; it is adopted already."""
+        super().__init__(sending, journal, coordinator, properties)
+        self.one_by_one = True
+        self.sending = sending
+        self.condition = condition
+
+    def _holds(self, message: Message) -> bool:
+        return self.sending.conditions.passes(self.condition, message, self.sending.now)
+
+    def take0(self, run: Run) -> None:
+        if self._holds(self.sending.message0(run)):
+            super().take0(run)
+
+    def take1(self, run: Run) -> None:
+        run.commit = 0  # of the packet before
+        run.position = 0
+        if self._holds(self.sending.message1(run)):
+            super().take1(run)
+
+    def deliver(self, message: Message, publisher: Session | None) -> None:
+        if self._holds(message):
+            super().deliver(message, publisher)

@@ -213,5 +213,5 @@ class Fanout:
                 self.in_runs = False
             if each.reaches_clients:
                 ways += 1
-        if ways > 1:
+        if ways > 1 or (store is not None and store.one_by_one):
             self.in_runs = False

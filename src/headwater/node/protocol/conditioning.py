@@ -12,6 +12,8 @@ that remember are refused there.
 from __future__ import annotations
 
 from headwater.message import Subscription
+from headwater.node.bridge.inside import Inside
+from headwater.node.plane.channel import Channel
 from headwater.node.protocol.core import Core
 from headwater.routing.conditions.condition import ContentCondition, condition_of
 from headwater.routing.conditions.errors import ConditionError
@@ -37,6 +39,10 @@ class Conditioning:
         config = core.config
         self.enabled = config.conditions.enabled
         self.may_span = config.cluster.enabled or config.workers > 1
+
+    def counts_for(self, channel: Channel) -> bool:
+        """A bridge's topic filters are those of its settings, which have conditions of their own."""
+        return self.enabled and not isinstance(channel.entrance, Inside)
 
     # ---- what is asked for -------------------------------------------------------------------------------------
 

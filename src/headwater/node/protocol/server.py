@@ -13,10 +13,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from headwater.message import Subscription
 from headwater.node.access.access import Access
 from headwater.node.config import Config
 from headwater.node.delivery.coordinator import Coordinator
-from headwater.node.delivery.storing import Storing
+from headwater.node.delivery.storing import ConditionalStoring, Storing
 from headwater.node.hooks import Hooks
 from headwater.node.persistence.journal import Journal
 from headwater.node.plane.channel import Channel, Entrance
@@ -37,6 +38,7 @@ from headwater.node.protocol.sharing import Sharing
 from headwater.node.protocol.strangers import Strangers
 from headwater.node.protocol.subscribing import Subscribing
 from headwater.node.protocol.weights import Weights
+from headwater.routing.conditions.condition import condition_of
 from headwater.session.connection import CLOSING, CONNECTED, NEW, alias_size
 from headwater.wire.decode import FROM_CLIENT, UnsupportedVersionError, decode
 from headwater.wire.errors import MisplacedPacketError, RemoteProtocolError
@@ -132,10 +134,19 @@ class Server(Flow):
         self.coordinator = self.hot.coordinator = self.journal.coordinator = coordinator
         coordinator.kept_up = self.store_keeps_up
         coordinator.removed = partial(self.hot.fanouts.forget, "#")
-        self.hot.fanouts.store = Storing(self.hot, self.journal, coordinator, self.hot.properties)
+        self.hot.fanouts.store = self._storing(self.journal, coordinator)
         self.hot.fanouts.forget("#")
         self.hot.properties.positions_are_ours = True
         self.hot.properties.blocks.clear()
+
+    def _storing(self, journal: Journal, coordinator: Coordinator) -> Storing:
+        text = self.config.store.condition
+        if not text:
+            return Storing(self.hot, journal, coordinator, self.hot.properties)
+        condition = Subscription("#")
+        condition.condition = condition_of(text)
+        self.conditions.adopt(condition)
+        return ConditionalStoring(self.hot, journal, coordinator, self.hot.properties, condition)
 
     # ---- packets -----------------------------------------------------------------------------------------------
 

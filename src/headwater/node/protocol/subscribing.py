@@ -313,7 +313,7 @@ class Subscribing:
             if packet.properties.subscription_identifiers:
                 work.identifier = packet.properties.subscription_identifiers[0]
             work.positions = (POSITION_PROPERTY, "yes") in (packet.properties.user_properties or [])
-        if self.conditioning.enabled:
+        if self.conditioning.counts_for(channel):
             work.asked = self.conditioning.asked(packet)
             work.requests = list(requests)
         if work.identifier and not core.config.subscription_identifier_available:
@@ -326,7 +326,7 @@ class Subscribing:
         session = channel.session
         assert session is not None
         filters = self.core.hooks.transform("unsubscribe", packet.filters, channel)
-        if self.conditioning.enabled:
+        if self.conditioning.counts_for(channel):
             known = session.subscriptions
             filters = [name if MARK not in name or name in known else parts_of(name)[0] for name in filters]
         return _Unsubscribe(self, channel, session, packet.packet_id, filters)

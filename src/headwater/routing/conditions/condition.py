@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.message import Condition, Message, Subscription
+from headwater.message import Condition, Message, Subscription, UserProperties
 from headwater.routing.conditions.memory import MEMORY, Memory, MemoryBudget
 from headwater.routing.conditions.nodes import And, Changed, Test
 from headwater.routing.conditions.parser import Parsed, parse
@@ -23,6 +23,8 @@ CONDITION: Final = 1024
 """Bytes of a condition beside its tree."""
 PER_CHARACTER: Final = 96
 """Bytes of the tree for each character of its text."""
+SIEVE_MEMORY: Final = 1 << 20
+"""Bytes that one remembers that is no subscription's."""
 
 
 class Predicate:
@@ -137,6 +139,36 @@ def _text_of(parsed: Parsed) -> str:
 def condition_of(text: str) -> ContentCondition:
     """Raises ConditionError."""
     return ContentCondition(parse(text))
+
+
+class Sieve:
+    """One condition with a memory of its own, for what is no subscription: a bridge, the store, a question by REST."""
+
+    def __init__(self, text: str, most: int = MOST, memory: int = SIEVE_MEMORY) -> None:
+        """Raises ConditionError."""
+        self.condition = condition_of(text)
+        self.most = most
+        self._memory = Memory(MemoryBudget(memory)) if self.condition.remembers else None
+        self._number = 0
+
+    def passes(
+        self,
+        topic: str,
+        payload: bytes,
+        user_properties: UserProperties | None,
+        content_type: str | None,
+        now: float,
+    ) -> bool:
+        self._number += 1
+        reading = Reading(self._number, topic, payload, user_properties, content_type, self.most)
+        return self.condition.lets_through(reading, self._memory, now)
+
+
+def check_condition(text: str) -> str:
+    """A setting that is a condition, or empty. Raises ValueError."""
+    if text:
+        condition_of(text)
+    return text
 
 
 class Conditions:

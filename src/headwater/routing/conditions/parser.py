@@ -147,14 +147,14 @@ class _Parser:
             raise ConditionError(f"expected a whole number from 1 to {MOST_PER} after 'limit'", token.place)
         if not self._take_word("per"):
             raise self._wanted("'per'")
-        time = self._next()
+        period = self._next()
         unit = self._next()
         factor = UNITS.get(unit.text) if unit.kind == WORD else None
-        if time.kind != NUMBER or factor is None:
-            raise ConditionError("expected a time such as 10s (ms, s, m, h) after 'per'", time.place)
-        seconds = _as_float(time) * factor
+        if period.kind != NUMBER or factor is None:
+            raise ConditionError("expected a time such as 10s (ms, s, m, h) after 'per'", period.place)
+        seconds = _as_float(period) * factor
         if not SHORTEST_PER <= seconds <= LONGEST_PER:
-            raise ConditionError("expected a time from 1ms to 168h", time.place)
+            raise ConditionError("expected a time from 1ms to 168h", period.place)
         return count, round(seconds * 1000.0) / 1000.0
 
     def _test(self) -> Test:

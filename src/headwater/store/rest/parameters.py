@@ -9,6 +9,8 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Depends, Query, Request
 from fastapi.dependencies.models import Dependant
 
+from headwater.routing.conditions.errors import ConditionError
+from headwater.routing.conditions.tokens import LONGEST
 from headwater.routing.topics import (
     LEVELS_ASKED,
     LONGEST_TOPIC,
@@ -24,6 +26,7 @@ from headwater.store.query import Query as StoreQuery
 from headwater.store.rest.errors import unprocessable
 from headwater.store.rest.gate import Caller
 from headwater.store.store import Store
+from headwater.store.where import Where as Content
 from headwater.suggestion import unknown
 
 LONGEST_HEADER: Final = 8000
@@ -56,6 +59,16 @@ From = Annotated[
 To = Annotated[str | None, Query(max_length=100, description="Measured before this time; as `from`.")]
 Min = Annotated[float | None, Query(allow_inf_nan=False, description="With a value of at least this.")]
 Max = Annotated[float | None, Query(allow_inf_nan=False, description="With a value of at most this.")]
+Where = Annotated[
+    str | None,
+    Query(
+        alias="filter",
+        max_length=LONGEST,
+        description="A condition on the content, as subscriptions have them (docs/content-filters.md). `changed` and "
+        "`limit` are about what this answer has; their time is that of arrival.",
+        examples=["value > 30 and unit = 'C'"],
+    ),
+]
 After = Annotated[
     str | None,
     Query(
@@ -99,6 +112,7 @@ async def conditions(
     end: Annotated[To, Query(alias="to")] = None,
     low: Annotated[Min, Query(alias="min")] = None,
     high: Annotated[Max, Query(alias="max")] = None,
+    where: Annotated[Where, Query(alias="filter")] = None,
 ) -> StoreQuery:
     """Which messages, wherever they are."""
     query = StoreQuery(
@@ -107,12 +121,20 @@ async def conditions(
         end=None if end is None else time_of(end, "to"),
         low=low,
         high=high,
+        where=None if where is None else where_of(where),
     )
     if query.start is not None and query.end is not None and query.start > query.end:
         raise unprocessable("`from` is later than `to`")
     if low is not None and high is not None and low > high:
         raise unprocessable("`min` is greater than `max`")
     return query
+
+
+def where_of(text: str) -> Content:
+    try:
+        return Content(text)
+    except ConditionError as error:
+        raise unprocessable(f"`filter`: {error}") from None
 
 
 Conditions = Annotated[StoreQuery, Depends(conditions)]

@@ -17,6 +17,7 @@ from typing import Final
 from headwater.store.chunk import Chunk
 from headwater.store.query import Query
 from headwater.store.store import Store
+from headwater.store.where import Where
 
 STAGE: Final = 1 << 20
 """Positions."""
@@ -50,7 +51,11 @@ def scanned(store: Store, query: Query) -> Generator[Chunk | None, None, None]:
 
 
 def _stages(store: Store, query: Query) -> Iterator[Chunk | None]:
-    """None is the end of a stage, unless it is the last."""
+    """None is the end of a stage, unless it is the last, or of a part of it in which nothing was found."""
+    where = query.where
+    if where is not None:
+        yield from _where(store, query, where)
+        return
     end = store.next if query.before is None else min(query.before, store.next)
     left = query.limit
     after = query.after
@@ -67,3 +72,20 @@ def _stages(store: Store, query: Query) -> Iterator[Chunk | None]:
             return
         after = begin - 1
         yield None
+
+
+def _where(store: Store, query: Query, where: Where) -> Iterator[Chunk | None]:
+    """The same with a condition on the content, by which the messages count that `limit` is about."""
+    left = query.limit
+    for chunk in _stages(store, query._replace(where=None, limit=None)):
+        if chunk is None:
+            yield None
+            continue
+        for part in where.parts(chunk):
+            found = where.of(part)
+            if left is not None:
+                found = found.slice(0, left)
+                left -= len(found)
+            yield found if len(found) else None
+            if left == 0:
+                return
