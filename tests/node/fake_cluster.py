@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater.edge.status import DELIVERY, SETTLED, EdgeNode, EdgeStatus, Ownership, Stretch, Unowned
 from headwater.node.links.view import DRAINED, DRAINING, ClusterView, DrainView, LinkView, NodeView, RouteView
 
 METHODS = ("flood", "subscribe", "bloom")
@@ -38,6 +39,7 @@ class FakeCluster:
         self.links = [link("b"), link("c", state="down", reason="refused", round_trip=None)] if links is None else links
         self.method = "subscribe"
         self.orders: list[tuple[Any, ...]] = []
+        self.owning = True
         self.not_ready = ""
         self.left: list[int] = []
         """Sessions that are left when the cluster is seen, one look after the other, while it is drained."""
@@ -58,6 +60,18 @@ class FakeCluster:
         is_here, is_known = topic.startswith("here/"), topic != "perhaps"
         groups = {"$share/g/#": ["a", "b"]} if topic.startswith("shared/") else {}
         return RouteView(topic, is_here, [] if topic in ("nobody", "shared/only") else wanted, is_known, groups)
+
+    def edge(self) -> EdgeStatus:
+        nodes = (EdgeNode("a", "north", (DELIVERY,), "s1", "http://a:8080", "a:1883", "live", True),)
+        rows = (Stretch("s1", "a", "http://a:8080", ("plant/#",), "plant/#", 1, 1, None),)
+        owned = (Ownership("plant/#", "a", "s1", 1, SETTLED),)
+        return EdgeStatus("north", "a", nodes, owned, (), rows, Unowned("local", "a", 0, ()))
+
+    async def own_filter(self, filter: str, to: str, is_dry: bool) -> str:
+        self.orders.append(("own", filter, to, is_dry))
+        if filter != "plant/1/#":
+            raise ValueError(f"{filter} cannot go to {to or 'the owner around it'}")
+        return "node a owns plant/1/# from now on"
 
     def join(self, addresses: list[str]) -> None:
         if "wrong:" in addresses:
