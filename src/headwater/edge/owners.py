@@ -288,7 +288,8 @@ class Owners:
         owner = table.claims.get(filter)
         if owner is not None and owner.node == self.node:
             raise Refused(f"node {self.node} has {filter} already")
-        if owner is None and table.losers(filter) == {self.node}:
+        wider = table.wider(filter)
+        if owner is None and wider is not None and table.losers(filter) == {self.node}:
             raise Refused(f"node {self.node} has all topics of {filter} already, by a wider filter")
         unheard = sorted(set(self.members()) - self.declared.keys())
         if unheard:
@@ -340,6 +341,9 @@ class Owners:
         self._top = max(self._top, epoch)
         self.claims[filter] = OwnClaim(filter, epoch, now, sources, joins)
         self.rows.append(Row(filter, epoch, position, None, filter))
+        self._close(filter, epoch, position - 1)
+
+    def _forget_rows(self) -> None:
         closed = [row for row in self.rows if row.last is not None]
         for row in closed[: max(0, len(self.rows) - MOST_ROWS)]:
             self.rows.remove(row)
@@ -389,8 +393,12 @@ class Owners:
         if own is not None and (own.epoch, self.node) < ending.rank:
             del self.claims[filter]
         self.ended = [*self.ended, ending][-MOST_ENDED:]
+        self._close(filter, ending.epoch, last)
+
+    def _close(self, filter: str, epoch: int, last: int) -> None:
+        """Rows of claims with lower epochs have nothing of this filter behind that position."""
         for row in list(self.rows):
-            if not self._has_part(row, filter) or row.epoch >= ending.epoch:
+            if not self._has_part(row, filter) or row.epoch >= epoch:
                 continue
             if covers(filter, row.filter):
                 self.rows[self.rows.index(row)] = row._replace(last=last)
@@ -398,6 +406,7 @@ class Owners:
                 part = row._replace(filter=intersection(row.filter, filter), last=last)
                 if not any(each.last is not None and _same(each, part) for each in self.rows):
                     self.rows.append(part)
+        self._forget_rows()
 
     def waits_of(self, claim: OwnClaim, members: set[str]) -> tuple[str, list[str]]:
         """The step that its move is at, and for whom it waits; nobody: it is settled."""
