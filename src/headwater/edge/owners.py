@@ -245,7 +245,7 @@ class Owners:
             gone = sorted(each for each in now if each.filter not in target.claims)
             if gone:
                 table = now.without(gone[0].filter)
-                self._regains(gone[0])
+                self._regains(gone[0], table)
             elif now.rest != target.rest:
                 table = now.with_rest(target.rest)
             else:
@@ -261,12 +261,14 @@ class Owners:
         if any(self._has_part(row, claim.filter) for row in self.rows):
             self.endings[claim] = None
 
-    def _regains(self, claim: Claim) -> None:
-        """Nobody claims it any more: what ended for it goes on."""
-        for row in [each for each in self.rows if each.last is not None and each.claim != claim.filter]:
-            if claim.node != self.node and claim in self.ended and row.filter == claim.filter:
-                assert row.last is not None
+    def _regains(self, claim: Claim, after: Table) -> None:
+        """Nobody claims it any more: what ended for it may go on."""
+        if claim.node == self.node or claim not in self.ended or self.node not in after.losers(claim.filter):
+            return
+        for row in list(self.rows):
+            if row.last is not None and row.filter == claim.filter != row.claim:
                 self.rows.append(Row(row.filter, claim.epoch, row.last + 1, None, row.claim))
+        self._forget_rows()
 
     @staticmethod
     def _has_part(row: Row, filter: str) -> bool:
@@ -344,8 +346,9 @@ class Owners:
         self._close(filter, epoch, position - 1)
 
     def _forget_rows(self) -> None:
-        closed = [row for row in self.rows if row.last is not None]
-        for row in closed[: max(0, len(self.rows) - MOST_ROWS)]:
+        found = [row for row in self.rows if row.last is not None]
+        found += [row for row in self.rows if row.last is None and row.filter != row.claim]
+        for row in found[: max(0, len(self.rows) - MOST_ROWS)]:
             self.rows.remove(row)
 
     # ---- how far moves are ---------------------------------------------------------------------------------------
