@@ -8,7 +8,7 @@ from pathlib import Path
 from headwater.node.advice.figures import AdviceSeen
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen
-from headwater.node.links.figures import ClusterSeen, LinkSeen
+from headwater.node.links.figures import ClusterSeen, EdgeSeen, LinkSeen
 from headwater.node.metric import Metric, metrics_of
 from headwater.node.operations.metrics import MOST_GROUPS
 from headwater.node.operations.seen import Seen
@@ -50,6 +50,7 @@ SECTIONS: tuple[tuple[str, type, str], ...] = (
     ("Bridges ([bridge.md](bridge.md))", BridgeView, "bridge"),
     ("The cluster ([cluster.md](cluster.md))", ClusterSeen, ""),
     ("Links to other nodes", LinkSeen, "peer"),
+    ("A node's part in an edge ([edge-tiers.md](edge-tiers.md))", EdgeSeen, ""),
     ("A proxy ([proxy.md](proxy.md))", ProxySeen, ""),
     ("Workers ([workers.md](workers.md))", WorkerSeen, "worker"),
     ("The delivery store ([store.md](store.md))", StoreSeen, ""),

@@ -41,6 +41,7 @@ class FakeCluster:
         self.orders: list[tuple[Any, ...]] = []
         self.owning = True
         self.not_ready = ""
+        self.owning = None
         self.left: list[int] = []
         """Sessions that are left when the cluster is seen, one look after the other, while it is drained."""
 

@@ -105,7 +105,7 @@ def decode(pieces: tuple[bytes, ...]) -> Declaration | None:
     reader = zlib.decompressobj()
     try:
         text = reader.decompress(b"".join(each[_HEAD.size :] for each in pieces[:count]), LARGEST)
-        return None if reader.unconsumed_tail else _declaration(json.loads(text))
+        return _declaration(json.loads(text)) if reader.eof else None
     except (zlib.error, ValueError, TypeError, KeyError):
         return None
 

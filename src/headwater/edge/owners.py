@@ -245,7 +245,7 @@ class Owners:
             gone = sorted(each for each in now if each.filter not in target.claims)
             if gone:
                 table = now.without(gone[0].filter)
-                self._regains(gone[0])
+                self._regains(gone[0], table)
             elif now.rest != target.rest:
                 table = now.with_rest(target.rest)
             else:
@@ -261,12 +261,14 @@ class Owners:
         if any(self._has_part(row, claim.filter) for row in self.rows):
             self.endings[claim] = None
 
-    def _regains(self, claim: Claim) -> None:
-        """Nobody claims it any more: what ended for it goes on."""
-        for row in [each for each in self.rows if each.last is not None and each.claim != claim.filter]:
-            if claim.node != self.node and claim in self.ended and row.filter == claim.filter:
-                assert row.last is not None
+    def _regains(self, claim: Claim, after: Table) -> None:
+        """Nobody claims it any more: what ended for it may go on."""
+        if claim.node == self.node or claim not in self.ended or self.node not in after.losers(claim.filter):
+            return
+        for row in list(self.rows):
+            if row.last is not None and row.filter == claim.filter != row.claim:
                 self.rows.append(Row(row.filter, claim.epoch, row.last + 1, None, row.claim))
+        self._forget_rows()
 
     @staticmethod
     def _has_part(row: Row, filter: str) -> bool:
@@ -288,7 +290,8 @@ class Owners:
         owner = table.claims.get(filter)
         if owner is not None and owner.node == self.node:
             raise Refused(f"node {self.node} has {filter} already")
-        if owner is None and table.losers(filter) == {self.node}:
+        wider = table.wider(filter)
+        if owner is None and wider is not None and table.losers(filter) == {self.node}:
             raise Refused(f"node {self.node} has all topics of {filter} already, by a wider filter")
         unheard = sorted(set(self.members()) - self.declared.keys())
         if unheard:
@@ -340,8 +343,12 @@ class Owners:
         self._top = max(self._top, epoch)
         self.claims[filter] = OwnClaim(filter, epoch, now, sources, joins)
         self.rows.append(Row(filter, epoch, position, None, filter))
-        closed = [row for row in self.rows if row.last is not None]
-        for row in closed[: max(0, len(self.rows) - MOST_ROWS)]:
+        self._close(filter, epoch, position - 1)
+
+    def _forget_rows(self) -> None:
+        found = [row for row in self.rows if row.last is not None]
+        found += [row for row in self.rows if row.last is None and row.filter != row.claim]
+        for row in found[: max(0, len(self.rows) - MOST_ROWS)]:
             self.rows.remove(row)
 
     # ---- how far moves are ---------------------------------------------------------------------------------------
@@ -389,8 +396,12 @@ class Owners:
         if own is not None and (own.epoch, self.node) < ending.rank:
             del self.claims[filter]
         self.ended = [*self.ended, ending][-MOST_ENDED:]
+        self._close(filter, ending.epoch, last)
+
+    def _close(self, filter: str, epoch: int, last: int) -> None:
+        """Rows of claims with lower epochs have nothing of this filter behind that position."""
         for row in list(self.rows):
-            if not self._has_part(row, filter) or row.epoch >= ending.epoch:
+            if not self._has_part(row, filter) or row.epoch >= epoch:
                 continue
             if covers(filter, row.filter):
                 self.rows[self.rows.index(row)] = row._replace(last=last)
@@ -398,6 +409,7 @@ class Owners:
                 part = row._replace(filter=intersection(row.filter, filter), last=last)
                 if not any(each.last is not None and _same(each, part) for each in self.rows):
                     self.rows.append(part)
+        self._forget_rows()
 
     def waits_of(self, claim: OwnClaim, members: set[str]) -> tuple[str, list[str]]:
         """The step that its move is at, and for whom it waits; nobody: it is settled."""

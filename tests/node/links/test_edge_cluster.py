@@ -112,6 +112,7 @@ def test_a_split_and_a_join_while_a_device_publishes(tmp_path: Path) -> None:
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
 
+            await until(lambda: len(stored(a, "plant/2/x")) + len(stored(b, "plant/2/x")) == len(sent))
             stores = {"s-a": stored(a, "plant/2/x"), "s-b": stored(b, "plant/2/x")}
             assert len(stores["s-b"]) >= 20
             stretches = stretches_of(status(r), "plant/2/x")
@@ -135,5 +136,20 @@ def test_a_receiving_node_has_neither_disk_nor_store(tmp_path: Path, qos: int) -
                 await device.publish("plant/1", b"x", qos=qos)
             await until(lambda: len(stored(a, "plant/1")) == 1)
             assert stored(b, "plant/1") == []
+
+    run(body())
+
+
+def test_nodes_say_where_they_are_read(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with (
+            node(tmp_path, "a", edge={"rest": "https://a.example:8443"}) as a,
+            node(tmp_path, "r", a, edge={"roles": ["receiving"]}) as r,
+        ):
+            await linked(a, r)
+            await until(lambda: [each.rest for each in status(r).nodes] == ["https://a.example:8443", ""])
+            [stretch] = status(r).stores
+            assert (stretch.id, stretch.url, stretch.filters) == ("s-a", "https://a.example:8443", ("#",))
+            await until(lambda: all(each.state == "live" and each.ready for each in status(r).nodes))
 
     run(body())

@@ -152,3 +152,26 @@ def test_two_nodes_that_claim_one_filter_at_once_agree() -> None:
     stored = [payload for name in "abc" for _, payload in net.node(name).stored()]
     assert sorted(stored, key=int) == [b"%d" % number for number in range(20)]
     assert list(net.node("b").owning.owners.claims) == []
+
+
+def test_settings_are_taken_once() -> None:
+    net = EdgeNet(EdgeNode("a", owns=["plant/#", "x"]), EdgeNode("b"))
+    net.order("a", "x", "b")
+    node = net.crash("a")
+    net.settle()
+    assert sorted(node.owning.owners.claims) == ["plant/#"]
+    assert node.owning.owners.owner("x") == "b"
+
+
+def test_an_order_without_an_answer() -> None:
+    net = three()
+    answers: list[tuple[bool, str]] = []
+    node = net.node("r")
+    node.owning.order("b", FILTER, False, False, lambda *answer: answers.append(answer))
+    node.broker.turn()
+    node.broker.later(5.1)
+    [(is_done, text)] = answers
+    assert not is_done and "has not answered for 5 s" in text
+    net.settle()
+    assert node.owning.owners.owner("plant/2") == "b"  # it was carried out all the same
+    assert len(answers) == 1

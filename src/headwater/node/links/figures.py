@@ -115,6 +115,32 @@ class ClusterSeen:
     links: list[LinkSeen] = field(default_factory=list)
 
 
+@dataclass
+class EdgeSeen:
+    """A node's part in an edge."""
+
+    owned: int = gauge("Filters that this node owns.", name="edge_filters_owned")
+    moving: int = gauge("Of these, those of which messages may still go to another node.", name="edge_filters_moving")
+    ending: int = gauge(
+        "Filters that other nodes own, of which messages may still come to this one.", name="edge_filters_ending"
+    )
+    moved_in: int = counter("Filters that came to this node.", name="edge_filters_moved_in")
+    moved_out: int = counter("Filters that went to another node.", name="edge_filters_moved_out")
+    held: int = counter(
+        "Times that what another node sent waited for a former owner of topics.", name="edge_streams_held"
+    )
+    held_out: int = counter(
+        "Of these, those that were over before the former owner had what it was to have.",
+        name="edge_streams_held_too_long",
+        doc="Setting `edge.hold`.",
+    )
+    unowned: int = counter(
+        "Times that a topic was looked for that nobody owns.",
+        name="edge_topics_unowned",
+        doc="A topic is looked for when its first message comes, and again when routes have changed.",
+    )
+
+
 def see_cluster(view: ClusterView) -> ClusterSeen:
     counts = Counter(each.state for each in view.nodes)
     nodes = {state: counts[state] for state in dict.fromkeys((*NODE_STATES, *counts))}

@@ -34,6 +34,7 @@ from headwater.node.destinations.destination import Scope
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.edge_settings import EdgeSettings
 from headwater.node.links.end import PeerEnd
+from headwater.node.links.figures import EdgeSeen
 from headwater.node.links.post import Service
 from headwater.node.links.view import MQTT_KEY, PHASE_KEY
 from headwater.node.plane.timers import Timer
@@ -400,6 +401,13 @@ class Owning(Service):
         }
         last = tuple(reversed(self.unowned_last))
         return status_of(self.owners, self._declaration(), seen, self.settings.unowned, self.unowned, last)
+
+    def figures(self) -> EdgeSeen:
+        claims = self.owners.claims.values()
+        return EdgeSeen(
+            *(len(claims), sum(not each.is_settled for each in claims), len(self.owners.endings)),
+            *(self.moved_in, self.moved_out, self.held, self.held_out, self.unowned),
+        )
 
     # ---- orders --------------------------------------------------------------------------------------------------
 

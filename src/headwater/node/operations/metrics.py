@@ -21,7 +21,7 @@ from headwater.build_info import describe, module_states
 from headwater.node.advice.figures import AdviceSeen
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen, see_store
-from headwater.node.links.figures import ClusterSeen, LinkSeen
+from headwater.node.links.figures import ClusterSeen, EdgeSeen, LinkSeen
 from headwater.node.metric import metrics_of
 from headwater.node.operations.seen import LAG_BUCKETS, LagSeen, Seen, see
 from headwater.node.operations.worker_figures import WorkerSeen
@@ -54,6 +54,7 @@ class BrokerCollector(Collector):
         yield from families(AdviceSeen, [now.advice])
         yield from families(ClusterSeen, [now.cluster])
         yield from families(ProxySeen, [now.proxy])
+        yield from families(EdgeSeen, [now.edge])
         yield from families(LinkSeen, [] if now.cluster is None else now.cluster.links, "peer")
         yield from families(WorkerSeen, now.workers, "worker")
         yield from families(Seen, [now])
