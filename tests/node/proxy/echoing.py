@@ -48,7 +48,8 @@ class Echoing:
         """Published by the own client."""
         self.acknowledged: set[int] = set()
         """By the own client, forgotten or not."""
-        self._filters: set[str] = set()
+        self.filters: set[str] = set()
+        """Of the own client."""
         self._last_id = 0
         self._writer: asyncio.StreamWriter | None = None
         self._server: asyncio.Server | None = None
@@ -68,16 +69,27 @@ class Echoing:
             self._writer = None
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        take = self._take_of_client
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             async for packet in packets(reader):
-                self._take(packet, writer)
+                if isinstance(packet, Connect) and packet.client_id.startswith("headwater-proxy-"):
+                    take = self._take
+                take(packet, writer)
         writer.close()
+
+    def _take_of_client(self, packet: Packet, writer: asyncio.StreamWriter) -> None:
+        """It may subscribe, and gets nothing."""
+        match packet:
+            case Connect():
+                writer.write(encode(Connack(False, 0), V311))
+            case Subscribe():
+                writer.write(encode(Suback(packet.packet_id, [1] * len(packet.requests)), V311))
 
     def _take(self, packet: Packet, writer: asyncio.StreamWriter) -> None:
         match packet:
             case Connect():
                 if not self.is_present:
-                    self._filters, self.queue = set(), []
+                    self.filters, self.queue = set(), []
                 self._writer = writer
                 self._send(Connack(self.connections > 0 and self.is_present, 0))
                 self.connections += 1
@@ -86,10 +98,10 @@ class Echoing:
                     self._send(each)
                 self._were_sent()
             case Subscribe():
-                self._filters.update(each.filter for each in packet.requests)
+                self.filters.update(each.filter for each in packet.requests)
                 self._send(Suback(packet.packet_id, [min(1, each.qos) for each in packet.requests]))
             case Unsubscribe():
-                self._filters.difference_update(packet.filters)
+                self.filters.difference_update(packet.filters)
                 self._send(Unsuback(packet.packet_id, []))
             case Pingreq():
                 self._send(Pingresp())
@@ -108,7 +120,7 @@ class Echoing:
 
     def publish(self, topic: str, payload: bytes, qos: int = 1) -> None:
         """By one of its clients, too."""
-        if not any(matches(each, topic) for each in self._filters):
+        if not any(matches(each, topic) for each in self.filters):
             return
         if not qos:
             self._send(Publish(topic, payload))

@@ -1,11 +1,11 @@
-"""What is outstanding as echoes, and outlives the process: the home broker keeps the own client's session, and echoes in
-it, while the proxy is away.
+"""What is outstanding as echoes, and outlives the process: the home broker keeps the own client's session while the
+proxy is away, and echoes in it.
 
 Theory. The file is a row of records of one size, each the change of `Outstanding` that it was written for, so reading
 them one after the other makes the same state again. A record is written with the change, and nothing that is written
 to a channel leaves before the turn ends: what was handed over is noted before the home broker has it, and what was
-swallowed before it is acknowledged. So a kill at any point leaves nothing unknown. It is not synced: a machine that loses
-power may bring echoes through once more, and costs no message.
+swallowed before it is acknowledged. So a kill at any point leaves nothing unknown. It is not synced: a machine that
+loses power may bring echoes through once more, and costs no message.
 
 When the file has grown to four times of what it began with, it is written anew with the state as it is.
 """
