@@ -10,6 +10,9 @@ What a make does by itself is told apart: a broker is killed only if it keeps wh
 (docs/brokers.md), else terminated; and what is judged beyond that, the order of messages, sessions, wills, retained
 messages, is counted as seen, with no verdict, as makes differ there without any proxy (docs/check-broker.md). RabbitMQ
 answers QoS 2 with PUBACK: that is counted, too.
+
+The folder of an episode in which something was wrong has, beside the data and logs of all, `history.jsonl`: what the
+clients did and saw.
 """
 
 from __future__ import annotations
@@ -80,7 +83,7 @@ def disturbed(
     nodes, members = nodes_of(folder, names)
     with running(lambda _: nodes, folder):
         wait_until_whole(members)
-        _load(outcome, members, seed, faults, settle, killed)
+        _load(outcome, folder, members, seed, faults, settle, killed)
         began = time.monotonic()
         try:
             wait_until_whole(members)
@@ -92,7 +95,13 @@ def disturbed(
 
 
 def _load(
-    outcome: EpisodeOutcome, members: Sequence[Member], seed: int, faults: int, settle: float, killed: Set[str]
+    outcome: EpisodeOutcome,
+    folder: Path,
+    members: Sequence[Member],
+    seed: int,
+    faults: int,
+    settle: float,
+    killed: Set[str],
 ) -> None:
     settings = Settings(
         tuple(member.door.target for member in members),
@@ -110,6 +119,7 @@ def _load(
     recorded = asyncio.run(run(settings, progress.tell))
     progress.end()
     history = recorded.history
+    history.save(folder / "history.jsonl")
     outcome.kills.update(each.name for each in history.of(Fault))
     outcome.counts["acknowledged"] += sum(
         1 for each in history.of(Publication) if each.qos and each.outcome.name == "OK"

@@ -67,10 +67,8 @@ class Picky:
         filters: set[str] = set()
         self.published.append([])
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            while True:
-                first = (await reader.readexactly(1))[0]
-                body = await reader.readexactly(await _length(reader))
-                answers = self._answers(decode(first, body, V311, FROM_CLIENT, ANY_NUMBER), filters)
+            async for packet in packets(reader):
+                answers = self._answers(packet, filters)
                 if answers is None:
                     break
                 writer.write(b"".join(encode(each, V311) for each in answers))
@@ -118,6 +116,14 @@ def _acknowledgement(packet: Publish) -> list[Packet]:
     if not packet.qos:
         return []
     return [Puback(packet.packet_id) if packet.qos == 1 else Pubrec(packet.packet_id)]
+
+
+async def packets(reader: asyncio.StreamReader) -> AsyncIterator[Packet]:
+    """Of a client of 3.1.1, until it ends the connection: IncompleteReadError."""
+    while True:
+        first = (await reader.readexactly(1))[0]
+        body = await reader.readexactly(await _length(reader))
+        yield decode(first, body, V311, FROM_CLIENT, ANY_NUMBER)
 
 
 async def _length(reader: asyncio.StreamReader) -> int:

@@ -155,6 +155,74 @@ def test_no_fence_while_nothing_is_outstanding() -> None:
     assert echoes.wants_fence
 
 
+def test_on_a_new_connection_of_the_session_an_echo_may_come_again() -> None:
+    """With DUP, once for each that was swallowed; until a fence of this connection is back."""
+    echoes = Outstanding(1 << 20)
+    for _ in range(2):
+        echoes.handed_over(b"x", 0.0)
+        assert echoes.swallows(b"x", 0.0)
+    assert not echoes.swallows(b"x", 0.0, is_repeated=True), "on this connection, nothing is repeated"
+    echoes.connected(True)
+    assert not echoes.swallows(b"x", 0.0), "a client's, as it has no DUP"
+    assert echoes.swallows(b"x", 0.0, is_repeated=True)
+    assert echoes.swallows(b"x", 0.0, is_repeated=True)
+    assert not echoes.swallows(b"x", 0.0, is_repeated=True)
+    echoes.connected(True)
+    assert echoes.wants_fence
+    assert come(echoes, echoes.fence())
+    assert not echoes.swallows(b"x", 0.0, is_repeated=True)
+
+
+def test_what_was_swallowed_is_remembered_until_two_fences_are_back() -> None:
+    echoes = Outstanding(1 << 20)
+    for fences in (0, 1, 2):
+        echoes.handed_over(b"x", 0.0)
+        assert echoes.swallows(b"x", 0.0)
+        for _ in range(fences):
+            assert echoes.wants_fence
+            assert come(echoes, echoes.fence())
+        echoes.connected(True)
+        assert echoes.swallows(b"x", 0.0, is_repeated=True) is (fences < 2)
+        while echoes.wants_fence:
+            assert come(echoes, echoes.fence())
+
+
+def test_on_a_new_connection_what_is_outstanding_still_comes() -> None:
+    """And once more, if it is handed over once more. A fence that was under way is lost."""
+    echoes = Outstanding(1 << 20)
+    echoes.handed_over(b"x", 0.0)
+    number = echoes.fence()
+    echoes.connected(True)
+    assert not come(echoes, number)
+    assert echoes.wants_fence
+    echoes.handed_over(b"x", 0.0)
+    assert [echoes.swallows(b"x", 0.0) for _ in range(3)] == [True, True, False]
+
+
+def test_a_new_session_sends_nothing_back() -> None:
+    echoes = Outstanding(1 << 20)
+    for key in (b"x", b"y"):
+        echoes.handed_over(key, 0.0)
+    assert echoes.swallows(b"y", 0.0)
+    echoes.connected(False)
+    assert echoes.count == 0 and not echoes.wants_fence
+    assert not echoes.swallows(b"x", 0.0)
+    assert not echoes.swallows(b"y", 0.0, is_repeated=True)
+
+
+def test_what_is_remembered_counts_with_what_is_outstanding() -> None:
+    echoes = Outstanding(10 * ENTRY)
+    for number in range(100):
+        echoes.handed_over(str(number).encode(), 0.0)
+        assert echoes.swallows(str(number).encode(), 0.0)
+    for number in range(5):
+        echoes.handed_over(b"out %d" % number, 0.0)
+    assert echoes.count == 5
+    echoes.connected(True)
+    again = [number for number in range(100) if echoes.swallows(str(number).encode(), 0.0, is_repeated=True)]
+    assert again == [95, 96, 97, 98, 99]
+
+
 def test_the_paper_s_memory_takes_a_sensor_that_says_the_same_twice_for_a_loop() -> None:
     """Another node's reading was handed over; a sensor here reads the same, twice: both are lost."""
     key = digest("room/temperature", b"21.5")

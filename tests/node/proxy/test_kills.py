@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from headwater.client import Client, Reconnect
+from headwater.wire.packets import V311
 from tests.brokers import free_port, wait_until_listening
-from tests.node.links.nodes import run
-from tests.node.proxy.fabric import Mosquitto
+from tests.node.links.nodes import run, until
+from tests.node.proxy.echoing import echoing
+from tests.node.proxy.fabric import Mosquitto, address_of, own_node, received
+from tests.node.proxy.picky import as_home
 from tests.node.transports.serving import HOST
 
 KEEPS = "allow_anonymous true\nmax_queued_messages 0\npersistence true\npersistence_location {}/\n"
@@ -25,7 +28,7 @@ KEEPS = "allow_anonymous true\nmax_queued_messages 0\npersistence true\npersiste
 class ProxyProcess:
     """`headwater proxy`, with everything that outlives it."""
 
-    def __init__(self, name: str, home: Mosquitto, folder: Path, cluster_port: int, peer_port: int) -> None:
+    def __init__(self, name: str, home: Mosquitto, folder: Path, cluster_port: int, peer_port: int, *more: str) -> None:
         self.port = free_port()
         self._home = home
         self._log = folder / f"{name}.log"
@@ -33,6 +36,7 @@ class ProxyProcess:
             *("--broker", f"{HOST}:{home.port}", "--listen", f"{HOST}:{self.port}", "--node", name),
             *("--cluster-port", str(cluster_port), "--peer", f"{HOST}:{peer_port}"),
             *("--data-dir", str(folder / name), "--set", "cluster.heartbeat=0.1"),
+            *more,
         ]
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -173,5 +177,45 @@ def test_home_brokers_that_are_killed_and_stopped(two: list[ProxyProcess], homes
             homes[1].start()
             await publish(50)
             await patient(lambda: b"%d" % (sent - 1) in at_b)
+
+    run(body())
+
+
+def test_what_a_killed_proxy_handed_over_comes_back_to_nobody(tmp_path: Path) -> None:
+    """An echo waits in the home broker's session, and the message goes once more: the next process knows both."""
+
+    async def body() -> None:
+        async with (
+            echoing() as home,
+            own_node("n") as node,
+            Client(HOST, node.port) as at_node,
+            Client(HOST, node.port) as publisher,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            more = ("--cluster", "test", "--set", "proxy.protocol=3.1.1", "--set", "proxy.retained=false")
+            peer_port = int(address_of(node).rpartition(":")[2])
+            proxy = ProxyProcess("a", as_home(home), tmp_path, free_port(), peer_port, *more)
+            stack.callback(proxy.kill)
+            await at_node.subscribe("t/#", qos=2)
+
+            async def start() -> None:
+                """A client of the home broker wants the topic."""
+                proxy.start()
+                await asyncio.to_thread(proxy.wait)
+                client = await stack.enter_async_context(Client(HOST, proxy.port, version=V311))
+                await client.subscribe("t/#", qos=1)
+                await until(lambda: "t/#" in home.filters)
+
+            await start()
+            home.holds = home.is_silent = True
+            await publisher.publish("t/x", b"once", qos=2)
+            await until(lambda: len(home.taken) == 1)
+            await asyncio.to_thread(proxy.kill)
+            home.holds = home.is_silent = False
+            await start()
+            await until(lambda: len(home.taken) > 1 and not home.queue)
+            home.publish("t/end", b"")
+            assert await received(at_node, 2) == [("t/x", b"once"), ("t/end", b"")]
+            assert proxy.said("Traceback") == 0
 
     run(body())

@@ -31,10 +31,10 @@ class HomeChannel(Channel):
         """What the ids in user properties begin with; "": messages are known by their content."""
         self.marked = 0
 
-    def expect_echoes(self, echoes: Echoes, mark: str) -> None:
+    def expect_echoes(self, echoes: Echoes | None, mark: str) -> None:
         self.echoes = echoes
         self.mark = mark
-        if not self.max_packet_out:
+        if echoes is not None and not self.max_packet_out:
             self.max_packet_out = ANY_SIZE
 
     def publish_packet(self, delivery: Delivery, packet_id: int, dup: bool, now: float) -> Publish:
@@ -59,7 +59,7 @@ def key_of(packet: Publish, topic: str) -> bytes:
     if properties is not None and properties.user_properties is not None:
         for name, value in properties.user_properties:
             if name == ECHO:
-                return value.encode()
+                return digest("", value.encode())
     return digest(topic, packet.payload)
 
 

@@ -204,7 +204,7 @@ class HomeConnection(Peer):
         copies = home.copies
         if copies is not None and copies.is_copy(packet.topic, packet.payload, packet.qos):
             home.copied += 1
-        elif echoes is not None and echoes.swallows(key_of(packet, packet.topic), server.hot.now):
+        elif echoes is not None and echoes.swallows(key_of(packet, packet.topic), server.hot.now, packet.dup):
             home.swallowed += 1
         else:
             message = message_of(packet, channel.client_id, server.hot.now)

@@ -17,6 +17,8 @@ from headwater.node.proxy.channel import OWN_TOPICS, HomeChannel
 from headwater.node.proxy.client import OwnClient
 from headwater.node.proxy.connection import UP, HomeConnection
 from headwater.node.proxy.echo import FENCES, Echoes, Outstanding, Remembered
+from headwater.node.proxy.echo_file import FILE as ECHO_FILE
+from headwater.node.proxy.echo_file import EchoFile
 from headwater.node.proxy.probe import Probe
 from headwater.node.proxy.retained import Retention
 from headwater.node.proxy.settings import ProxySettings
@@ -65,6 +67,11 @@ class Home(OwnClient):
         self.wanting = Wanting(self, folder)
         self.retention = Retention(self, self.wanting, folder, is_caught_up) if settings.retained else None
         self.echoes: Echoes | None = None
+        """None: nothing comes back, as far as is known."""
+        self._echo_path = None if folder is None else folder / ECHO_FILE
+        self._echo_file: EchoFile | None = None
+        if self._echo_path is not None and self._echo_path.exists() and settings.echo != "paper":
+            self.echoes = self._outstanding()  # echoes wait in the session, before anything can be tried
         self.reconnects = 0
         self.why = "it has not been reached yet"
         """Why there is no connection."""
@@ -105,6 +112,8 @@ class Home(OwnClient):
         if self.connection is not None:
             self.connection.good_bye()
             self.connection.close("this proxy stops")
+        if self._echo_file is not None:
+            self._echo_file.close()
 
     # ---- connecting ----------------------------------------------------------------------------------------------
 
@@ -177,6 +186,9 @@ class Home(OwnClient):
         self._told_of.clear()
         if not is_present:
             self.session.received.clear()
+        if self.echoes is not None:
+            self.echoes.connected(is_present)
+            self._expect_echoes(connection)
         self._heartbeat = self.server.timers.at(self.server.hot.now + self.settings.keep_alive / 2, self._beat)
         version = "5.0" if connection.connect.version == V5 else "3.1.1, as a bridge"
         if connection.connect.version != V5 and not connection.connect.bridge:
@@ -256,17 +268,32 @@ class Home(OwnClient):
 
     def _choose_echoes(self, connection: HomeConnection, abilities: Abilities) -> None:
         how = self.settings.echo
-        if how == "auto":
-            if abilities.no_local:
-                self.echoes = None
-                return
-            how = "property" if connection.channel.version == V5 else "count"
+        if how == "auto" and abilities.no_local:
+            self._expect_none(connection)
+            return
         if self.echoes is None:
-            memory = self.settings.echo_memory
-            self.echoes = Remembered(memory, self.settings.echo_seconds) if how == "paper" else Outstanding(memory)
-        is_marked = how == "property" and connection.channel.version == V5
-        connection.channel.expect_echoes(self.echoes, f"{self.links.node}/{self.links.boot}/" if is_marked else "")
+            is_paper = how == "paper"
+            memory, seconds = self.settings.echo_memory, self.settings.echo_seconds
+            self.echoes = Remembered(memory, seconds) if is_paper else self._outstanding()
+        self._expect_echoes(connection)
         self._fences = self.server.timers.at(self.server.hot.now + self.settings.fence_interval, self._fence)
+
+    def _outstanding(self) -> Outstanding:
+        made = Outstanding(self.settings.echo_memory)
+        if self._echo_path is not None:
+            self._echo_file = EchoFile(self._echo_path, made)
+        return made
+
+    def _expect_echoes(self, connection: HomeConnection) -> None:
+        is_marked = self.settings.echo in ("auto", "property") and connection.channel.version == V5
+        connection.channel.expect_echoes(self.echoes, f"{self.links.node}/{self.links.boot}/" if is_marked else "")
+
+    def _expect_none(self, connection: HomeConnection) -> None:
+        self.echoes = None
+        connection.channel.expect_echoes(None, "")
+        if self._echo_file is not None:
+            self._echo_file.remove()
+            self._echo_file = None
 
     def _fence(self) -> None:
         connection = self.connection

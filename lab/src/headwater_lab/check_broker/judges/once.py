@@ -28,6 +28,11 @@ def judge_once(history: History) -> list[Verdict]:
         verdict = once if publication.qos == 2 else at_most_once
         verdict.looked_at += 1
         if len(deliveries) > 1:
-            text = f"message {message} (QoS {publication.qos}) was handed to {client} {len(deliveries)} times"
+            times = "once" if publication.sendings == 1 else f"{publication.sendings} times"
+            text = (
+                f"message {message} (QoS {publication.qos}; {publication.client} published it at {publication.target}, "
+                f"sent {times}, {publication.outcome}) was handed to {client} {len(deliveries)} times, with QoS "
+                + ", ".join(f"{each.qos}" for each in deliveries)
+            )
             verdict.find(text, [publication, *deliveries])
     return [once, at_most_once]
