@@ -76,6 +76,7 @@ INSIDE_NODE: dict[str, str] = {
         advice advice.advising advice.document advice.figures advice.weights bridge bridge.inside bridge.path
         bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
         bridge.using bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming
+        delivery.handing_over
         delivery.opening persistence.storage transports.accepting transports.handshakes links links.* proxy proxy.*""",
     "operations": """ broker run operations operations.* delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.peers delivery.serving admin

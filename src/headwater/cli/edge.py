@@ -17,6 +17,7 @@ import typer
 from headwater.cli.connection import ConnectionOptions, Qos, on_signals, run, with_connection_options
 from headwater.cli.edge_tiers import add_to
 from headwater.cli.failure import GENERAL, complain, fail, forget_output
+from headwater.cli.hand_over import hand_over
 
 if TYPE_CHECKING:
     from headwater.edge.copies import Copy
@@ -47,6 +48,7 @@ class Start(StrEnum):
 
 
 add_to(edge)
+edge.command("hand-over")(hand_over)
 
 
 @edge.command()

@@ -53,6 +53,18 @@ EDGE_POINTS: Final = (
     "edge-before-end",  # nothing of the filter can come any more, and that is not on disk
 )
 
+HAND_OVER_POINTS: Final = (
+    "hand-over-frozen",  # the source takes nothing more, and nothing of that is on disk
+    "hand-over-before-fence",  # the target has all of it, and the source has the right to go on
+    "hand-over-fenced",  # the source has given up its right, and has told nobody
+    "hand-over-in-copy",  # some files are at the target, and not all
+    "hand-over-copied",  # a round is done
+    "hand-over-checked",  # the last copy is whole, and that is not on disk
+    "hand-over-ready",  # it is on disk that the target has all of it
+    "hand-over-before-adopt",  # the source has said that it is fenced
+    "hand-over-adopted",  # the store is the target's, and nobody was told
+)
+
 PIPELINE_POINTS: Final = (
     "pipeline-before-read",  # a range is planned, nothing of it is read
     "pipeline-before-file",  # rows are on their way to an executor that writes
@@ -66,7 +78,7 @@ PIPELINE_POINTS: Final = (
     "pipeline-after-reader",
 )
 
-POINTS: Final = (*BROKER_POINTS, *STORE_POINTS, *EDGE_POINTS, *PIPELINE_POINTS)
+POINTS: Final = (*BROKER_POINTS, *STORE_POINTS, *EDGE_POINTS, *HAND_OVER_POINTS, *PIPELINE_POINTS)
 
 
 class _Order:

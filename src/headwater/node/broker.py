@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from headwater.node.advice.advising import Receiver
     from headwater.node.advice.document import Advice
     from headwater.node.bridge.preparing import Prepared
+    from headwater.node.delivery.handing_over import HandingOver
     from headwater.node.links.cluster import Cluster
     from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
@@ -227,6 +228,10 @@ class Broker:
         """Copy sessions and messages, as they are on disk after the same commit, inside the data folder; who asks for
         it has to delete it. Raises StorageError, also if nothing is kept on disk."""
         return await self._storage.snapshot()
+
+    def handing_over(self) -> HandingOver | None:
+        """How the delivery store goes to another node; None: there is none on disk."""
+        return self._storage.handing_over()
 
     def _storage_failed(self, error: StorageError) -> None:
         """Nothing can be promised any more: all connections end without a word, and so should the process."""

@@ -28,6 +28,7 @@ from headwater.store.block import Summary, sealed
 from headwater.store.chunk import Chunk
 from headwater.store.disk_reading import DiskReading
 from headwater.store.extract import Extraction
+from headwater.store.hand_over import Fence, check_own, read_fence, write_fence
 from headwater.store.intake import Taken
 from headwater.store.mending import damaged
 from headwater.store.messages_folder import MessagesFolder
@@ -85,8 +86,9 @@ class DiskStore(DiskReading):
         block_messages: int = BLOCK_MESSAGES,
         create: bool = True,
         seal_in_background: bool = True,
+        is_taker: bool = False,
     ) -> None:
-        self._folder = MessagesFolder(path, id, create)
+        self._folder = MessagesFolder(path, id, create, is_taker)
         try:
             shelf = _opened(self._folder, cache // 2)
         except BaseException:
@@ -109,6 +111,7 @@ class DiskStore(DiskReading):
         self._more = threading.Condition(self._lock)
         self._closing = False
         self._error: StorageError | None = None
+        self._fence: Fence | None = None
         try:
             self._load()
         except BaseException:
@@ -171,6 +174,8 @@ class DiskStore(DiskReading):
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def append(self, taken: Taken, note: bytes = b"") -> None:
+        if self._fence is not None:
+            check_own(self._folder.path)
         if taken.first != self._appended:
             raise ValueError(f"position {taken.first} does not follow {self._appended - 1}")
         chunk, named = self._chunk(taken)
@@ -186,6 +191,24 @@ class DiskStore(DiskReading):
 
     def note(self) -> bytes:
         return self._shelf.get(NOTE) or b""
+
+    def forget_note(self) -> None:
+        """What it says is of the sessions of another node."""
+        self._shelf.write([], [NOTE])
+        self._shelf.sync()
+
+    def hand_over(self, hand_over: str, to: str) -> Fence:
+        """From now on nothing can be appended here, or after any start; readers go on. Nothing may be unsynced."""
+        if self._unsynced or self._appended != self.next:
+            raise StorageError("messages are on their way to the disk")
+        self._fence = Fence(self.id, hand_over, to, self.next - 1)
+        try:
+            write_fence(self._folder.path, self._fence)
+        except StorageError:
+            if read_fence(self._folder.path) is None:
+                self._fence = None
+            raise
+        return self._fence
 
     def _chunk(self, taken: Taken) -> tuple[Chunk, Records]:
         """Messages as columns, and the records of topics that are new."""

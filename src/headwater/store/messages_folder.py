@@ -17,6 +17,7 @@ from typing import Final
 from headwater.disk.errors import StorageError
 from headwater.disk.files import sync_folder, write_whole
 from headwater.disk.lock import FolderLock, cannot_use, make_folder
+from headwater.store.hand_over import check_own
 
 DESCRIPTION: Final = "messages.json"
 UNFINISHED: Final = "messages.json.new"
@@ -27,8 +28,9 @@ GOOD_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class MessagesFolder:
-    def __init__(self, path: Path, id: str | None, create: bool) -> None:
-        """Lock the folder, and make it if `create`. Raises StorageError, also if the store has another id.
+    def __init__(self, path: Path, id: str | None, create: bool, is_taker: bool = False) -> None:
+        """Lock the folder, and make it if `create`. Raises StorageError, also if the store has another id, or is not
+        this node's (hand_over.py), unless it `is_taker` who asks.
 
         `is_new`: it has to be `made`, when there is a database in it."""
         self.path = path
@@ -43,6 +45,7 @@ class MessagesFolder:
             raise cannot_use(path, error) from None
         self.is_new = not (path / DESCRIPTION).exists()
         try:
+            check_own(path, is_taker)
             self.id = id or uuid.uuid4().hex[:12] if self.is_new else self._described(id)
         except OSError as error:
             self.release()

@@ -14,6 +14,7 @@ from headwater import __version__
 from headwater.node.admin.cluster import cluster_routes
 from headwater.node.admin.edge import edge_routes
 from headwater.node.admin.figures import Figures
+from headwater.node.admin.hand_over import hand_over_routes
 from headwater.node.admin.reach import BrokerStopped, Reach
 from headwater.node.admin.routes import routes
 from headwater.node.admin.token import TokenFirst, TokenGuard, scheme
@@ -58,6 +59,7 @@ def make_app(reach: Reach, guard: TokenGuard) -> FastAPI:
     app.include_router(routes)
     app.include_router(cluster_routes)
     app.include_router(edge_routes)
+    app.include_router(hand_over_routes)
     app.add_middleware(BoundedBody)
     app.add_middleware(TokenFirst, guard=guard)  # the last one added is the first one asked
     return app

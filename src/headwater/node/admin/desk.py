@@ -21,6 +21,8 @@ from headwater.message import NEVER, Message, Subscription
 from headwater.node.access.limits import Ban
 from headwater.node.admin.cluster_desk import OPERATIONS as OF_THE_CLUSTER
 from headwater.node.admin.cluster_desk import ClusterDesk
+from headwater.node.admin.hand_over_desk import OPERATIONS as OF_HAND_OVER
+from headwater.node.admin.hand_over_desk import HandOverDesk
 from headwater.node.admin.slices import Far, Slices, Steps
 from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
@@ -53,13 +55,14 @@ OPERATIONS: Final = frozenset(
         *("retained", "retained_message", "delete_retained", "publish"),
         *("start_trace", "trace_to_log", "taken", "end_trace"),
         *OF_THE_CLUSTER,
+        *OF_HAND_OVER,
     ]
 )
 
 Fields = dict[str, Any]
 
 
-class Desk(ClusterDesk):
+class Desk(ClusterDesk, HandOverDesk):
     """Made on the broker's loop; asked there."""
 
     def __init__(self, broker: Broker) -> None:

@@ -16,6 +16,7 @@ from headwater.node.protocol.server import Server
 if TYPE_CHECKING:
     from headwater.disk.errors import StorageError
     from headwater.disk.room import Room
+    from headwater.node.delivery.handing_over import HandingOver
     from headwater.node.delivery.trimming import Trimming
     from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
@@ -33,6 +34,7 @@ class Storage:
         self.store = store
         self.persistence: Persistence | None = None
         self._trimming: Trimming | None = None
+        self._handing_over: HandingOver | None = None
 
     def open(self, failed: Callable[[StorageError], None]) -> None:
         """Take up what is there, if anything is to be kept, and keep it up to date from now on. Raises StorageError;
@@ -105,6 +107,17 @@ class Storage:
         """As `Broker.committed`."""
         if self.persistence is not None:
             await self.persistence.committed()
+
+    def handing_over(self) -> HandingOver | None:
+        """As `Broker.handing_over`."""
+        if self._handing_over is None and self.store is not None and self.persistence is not None:
+            from headwater.node.delivery.handing_over import HandingOver
+            from headwater.store.disk_store import DiskStore
+
+            if isinstance(self.store, DiskStore) and self._config.data_dir:
+                committer, data = self.persistence.committer, Path(self._config.data_dir)
+                self._handing_over = HandingOver(self._server, self.store, committer, data)
+        return self._handing_over
 
     async def snapshot(self) -> Snapshot:
         """As `Broker.snapshot`."""
