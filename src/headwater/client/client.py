@@ -110,14 +110,15 @@ class Client:
         the server allows in 5.0; in 3.1.1 servers do not say, and some lose what goes far beyond the usual 20.
 
         `reconnect` says how to connect again after a loss, None never to. `session_expiry` (seconds, 5.0) is how long
-        the server keeps the session; by default five minutes while we are away against our will, and not at all once
-        we have left. `properties` may hold everything else that CONNECT can carry. `ping_sender` makes reports of the
+        the server keeps the session; by default five minutes while we are away against our will, and not at all once we
+        have left. `properties` may hold everything else that CONNECT can carry. `ping_sender` makes reports of the
         pings if the server grants it; `authentication` answers the server's challenges (5.0). `fallbacks` are further
         hosts and ports, tried in turn when a connection cannot be made. `open_socket` makes a connected socket for each
-        connection, in place of going to host and port. `bridge` tells Mosquitto that this is another broker (3.1.1;
-        one that does not know it is told no more). `keeps_record`: whoever calls keeps on disk what is under way with
-        QoS 2, and says when PUBREL may leave (`submit`, `release`). `on_change` is called with None when there is a connection, with
-        the error when one was lost or could not be made. `timeout` is for each attempt to connect and for leaving.
+        connection, in place of going to host and port. `bridge` tells Mosquitto that this is another broker (3.1.1; one
+        that does not know it is told no more). `keeps_record`: whoever calls keeps on disk what is under way with QoS
+        2, and says when PUBREL may leave (`submit`, `release`). `on_change` is called with None when there is a
+        connection, with the error when one was lost or could not be made. `timeout` is for each attempt to connect and
+        for leaving.
         """
         if acknowledge not in ("after_body", "manual"):
             raise ValueError(f"acknowledge is 'after_body' or 'manual', not {acknowledge!r}")

@@ -10,10 +10,10 @@ a reconnect to the same session they go again under the same ids, marked as dupl
 confirmed them [MQTT-4.4.0-1]. If the session is gone they go as new messages; those that the server had confirmed with
 PUBREC are its own since then [MQTT-4.3.3-8], and done.
 
-Who keeps a record of its own on disk, so that QoS 2 stays exactly once also if this process is killed, needs three things
-more (`keeps_record`): to name the packet ids, to be told of PUBREC before PUBREL leaves (from then on the server does
-not know the id any more, and would take the message for a new one), and to go on with what an earlier process had under
-way. `submit` then ends with PUBREC, and `release` sends PUBREL.
+Who keeps a record of its own on disk, so that QoS 2 stays exactly once also if this process is killed, needs three
+things more (`keeps_record`): to name the packet ids, to be told of PUBREC before PUBREL leaves (from then on the server
+does not know the id any more, and would take the message for a new one), and to go on with what an earlier process had
+under way. `submit` then ends with PUBREC, and `release` sends PUBREL.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class Publications:
         self._waiting.clear()
 
     def submit(self, packet: Publish, packet_id: int = 0, is_again: bool = False) -> asyncio.Future[int]:
-        """Send it in its turn. The result is there when it was sent; with QoS 1 or 2, when the server has answered:
-        its reason code. With a `packet_id`, under that one, which is not in use; `is_again`: an earlier process may have
+        """Send it in its turn. The result is there when it was sent; with QoS 1 or 2, when the server has answered: its
+        reason code. With a `packet_id`, under that one, which is not in use; `is_again`: an earlier process may have
         sent it, under that id."""
         if self._error is not None:
             raise self._error

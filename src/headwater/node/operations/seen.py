@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.node.advice.figures import AdviceSeen, see_advice
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen
+from headwater.node.forwarding.view import ForwardView
 from headwater.node.links.figures import ClusterSeen, see_cluster
 from headwater.node.metric import gauge
 from headwater.node.operations.worker_figures import WorkerSeen
@@ -53,6 +54,7 @@ class Seen:
     memory_blocks: int = gauge("Blocks of memory that Python has in use.")
     cluster: ClusterSeen | None = None
     proxy: ProxySeen | None = None
+    forwards: list[ForwardView] = field(default_factory=list)
     workers: list[WorkerSeen] = field(default_factory=list)
     """None: this process is all there is."""
 
@@ -82,6 +84,7 @@ def see(
         sys.getallocatedblocks(),
         None if broker.cluster is None else see_cluster(broker.cluster.view()),
         None if broker.proxy is None else see_proxy(broker.proxy),
+        forwards=broker.forwards.views(),
     )
 
 
