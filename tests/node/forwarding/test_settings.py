@@ -99,7 +99,7 @@ def test_nothing_is_loaded_without_a_forward() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     loaded = said.stdout.split()
     assert "headwater.node.forwarding.using" in loaded
-    assert [each for each in loaded if each.startswith(("headwater.edge", "headwater.client"))] == []
+    assert [each for each in loaded if each.startswith(("headwater.edge.forwarding", "headwater.client"))] == []
     assert "headwater.node.forwarding.forwards" not in loaded
 
 
