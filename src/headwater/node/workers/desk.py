@@ -292,6 +292,15 @@ class NodeDesk:
     def cluster_undrain(self, node: str) -> bool:
         return False
 
+    def edge(self) -> None:
+        return None
+
+    def edge_split(self, filter: str, to: str, dry_run: bool) -> None:
+        return None
+
+    def edge_join(self, filter: str, dry_run: bool) -> None:
+        return None
+
 
 class _Trace:
     """The same one at several workers, by its number at each."""
