@@ -8,6 +8,7 @@ from pathlib import Path
 from headwater.node.advice.figures import AdviceSeen
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen
+from headwater.node.forwarding.view import ForwardView
 from headwater.node.links.figures import ClusterSeen, EdgeSeen, LinkSeen
 from headwater.node.metric import Metric, metrics_of
 from headwater.node.operations.metrics import MOST_GROUPS
@@ -48,6 +49,7 @@ SECTIONS: tuple[tuple[str, type, str], ...] = (
         "group",
     ),
     ("Bridges ([bridge.md](bridge.md))", BridgeView, "bridge"),
+    ("Forwards ([forwarding.md](forwarding.md))", ForwardView, "forward"),
     ("The cluster ([cluster.md](cluster.md))", ClusterSeen, ""),
     ("Links to other nodes", LinkSeen, "peer"),
     ("A node's part in an edge ([edge-tiers.md](edge-tiers.md))", EdgeSeen, ""),

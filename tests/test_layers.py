@@ -58,9 +58,8 @@ MAY_IMPORT: dict[str, list[str]] = {
 
 INSIDE_NODE: dict[str, str] = {
     "settings": """config settings metric web_settings condition_settings edge_settings toml_text hooks
-        access.settings access.errors access.filters advice.settings bridge.settings links.settings links.view
-        delivery.settings delivery.rest_settings
-        transports.settings mosquitto mosquitto.* proxy.settings""",
+        access.settings access.errors access.filters advice.settings bridge.settings forwarding.settings links.settings
+        links.view delivery.settings delivery.rest_settings transports.settings mosquitto mosquitto.* proxy.settings""",
     "sockets and turns": """plane plane.* destinations destinations.destination transports transports.direct
         transports.sockets transports.tls transports.upgrade transports.websocket transports.proxy_protocol
         transports.contexts transports.listener""",
@@ -75,9 +74,10 @@ INSIDE_NODE: dict[str, str] = {
         destinations.recipients
         advice advice.advising advice.document advice.figures advice.weights bridge bridge.inside bridge.path
         bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
-        bridge.using bridge.view persistence.committing persistence.recovery persistence.persistence delivery.trimming
-        delivery.handing_over
-        delivery.opening persistence.storage transports.accepting transports.handshakes links links.* proxy proxy.*""",
+        bridge.using bridge.view forwarding forwarding.forwards forwarding.preparing forwarding.converting
+        forwarding.using forwarding.view persistence.committing persistence.recovery persistence.persistence
+        delivery.trimming delivery.handing_over delivery.opening persistence.storage transports.accepting transports.handshakes links links.*
+        proxy proxy.*""",
     "operations": """ broker run operations operations.* delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.peers delivery.serving admin
         admin.* http http.* workers workers.*""",

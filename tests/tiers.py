@@ -31,6 +31,8 @@ NOT_FAST: Final = (
     "tests/node/bridge/test_mosquitto.py",
     "tests/node/delivery/test_opening.py",
     "tests/node/delivery/test_power_cuts.py",
+    "tests/node/forwarding/test_kills.py",
+    "tests/node/forwarding/test_losses.py",
     "tests/node/http/test_gate.py",
     "tests/node/http/test_process.py",
     "tests/node/persistence/test_persistence.py",

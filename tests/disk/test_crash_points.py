@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.disk.crash_points import BROKER_POINTS, PIPELINE_POINTS, POINTS, STORE_POINTS, VARIABLE
+from headwater.disk.crash_points import POINTS, VARIABLE
 
 PASSING = """
 from headwater.disk.crash_points import POINTS, crash_point
@@ -50,7 +50,7 @@ def test_nobody_is_killed_elsewhere(crash_at: str) -> None:
 
 
 def test_every_point_has_one_name() -> None:
-    assert len(set(POINTS)) == len(BROKER_POINTS) + len(STORE_POINTS) + len(PIPELINE_POINTS)
+    assert len(set(POINTS)) == len(POINTS)
 
 
 # ---- orders for many processes -------------------------------------------------------------------------------------

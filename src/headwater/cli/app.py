@@ -15,6 +15,7 @@ from headwater.cli.data import backup, export_data, import_data, repair, restore
 from headwater.cli.demo import demo
 from headwater.cli.edge import edge
 from headwater.cli.fleet import fleet
+from headwater.cli.forwards import forwards
 from headwater.cli.passwd import passwd
 from headwater.cli.pipeline import pipeline
 from headwater.cli.plugins import PluggedGroup
@@ -40,6 +41,7 @@ app.command()(proxy)
 app.command()(pub)
 app.command()(sub)
 app.command()(top)
+edge.command()(forwards)
 app.command()(passwd)
 app.command()(fleet)
 app.command()(demo)

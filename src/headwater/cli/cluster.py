@@ -300,7 +300,7 @@ def _print_nodes(nodes: list[dict[str, Any]]) -> None:
         ]
         for each in nodes
     ]
-    _print_table([*columns, number("since"), Column("why")], rows)
+    print_table([*columns, number("since"), Column("why")], rows)
 
 
 def _print_links(links: list[dict[str, Any]]) -> None:
@@ -322,7 +322,7 @@ def _print_links(links: list[dict[str, Any]]) -> None:
         ]
         for each in links
     ]
-    _print_table([*columns, Column("why")], rows)
+    print_table([*columns, Column("why")], rows)
 
 
 def _print_groups(groups: list[dict[str, Any]], own: str) -> None:
@@ -343,10 +343,10 @@ def _print_groups(groups: list[dict[str, Any]], own: str) -> None:
             if each["credit"] >= PLENTY:
                 figures[2] = "plenty"
             rows.append([*name, printable(each["node"]), *figures, "", "" if each["is_linked"] else "away"])
-    _print_table([*columns, Column("why")], rows)
+    print_table([*columns, Column("why")], rows)
 
 
-def _print_table(columns: list[Column], rows: list[list[str]]) -> None:
+def print_table(columns: list[Column], rows: list[list[str]]) -> None:
     """The last column only if there is something in it."""
     from headwater.cli.fitted import Fitted, show
 

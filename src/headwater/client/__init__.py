@@ -12,7 +12,7 @@ from headwater.client.message import Message
 from headwater.client.ping import PingSender, StatusPingSender
 from headwater.client.reconnect import Reconnect
 from headwater.client.sync import Client as SyncClient
-from headwater.wire.packets import V5, V311, Properties, SubscribeRequest, Will
+from headwater.wire.packets import V5, V311, Properties, Publish, SubscribeRequest, Will
 
 __all__ = [
     "V5",
@@ -25,6 +25,7 @@ __all__ = [
     "MqttError",
     "PingSender",
     "Properties",
+    "Publish",
     "Reconnect",
     "Rejected",
     "StatusPingSender",

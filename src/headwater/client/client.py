@@ -95,6 +95,7 @@ class Client:
         fallbacks: Sequence[tuple[str, int]] = (),
         open_socket: Callable[[], socket.socket] | None = None,
         bridge: bool = False,
+        keeps_record: bool = False,
         on_change: Callable[[MqttError | None], None] | None = None,
         timeout: float = 10.0,
     ) -> None:
@@ -109,13 +110,15 @@ class Client:
         the server allows in 5.0; in 3.1.1 servers do not say, and some lose what goes far beyond the usual 20.
 
         `reconnect` says how to connect again after a loss, None never to. `session_expiry` (seconds, 5.0) is how long
-        the server keeps the session; by default five minutes while we are away against our will, and not at all once
-        we have left. `properties` may hold everything else that CONNECT can carry. `ping_sender` makes reports of the
+        the server keeps the session; by default five minutes while we are away against our will, and not at all once we
+        have left. `properties` may hold everything else that CONNECT can carry. `ping_sender` makes reports of the
         pings if the server grants it; `authentication` answers the server's challenges (5.0). `fallbacks` are further
         hosts and ports, tried in turn when a connection cannot be made. `open_socket` makes a connected socket for each
-        connection, in place of going to host and port. `bridge` tells Mosquitto that this is another broker (3.1.1;
-        one that does not know it is told no more). `on_change` is called with None when there is a connection, with
-        the error when one was lost or could not be made. `timeout` is for each attempt to connect and for leaving.
+        connection, in place of going to host and port. `bridge` tells Mosquitto that this is another broker (3.1.1; one
+        that does not know it is told no more). `keeps_record`: whoever calls keeps on disk what is under way with QoS
+        2, and says when PUBREL may leave (`submit`, `release`). `on_change` is called with None when there is a
+        connection, with the error when one was lost or could not be made. `timeout` is for each attempt to connect and
+        for leaving.
         """
         if acknowledge not in ("after_body", "manual"):
             raise ValueError(f"acknowledge is 'after_body' or 'manual', not {acknowledge!r}")
@@ -153,7 +156,7 @@ class Client:
         )
         self._authentication = authentication
         inflight = max_inflight or (NO_LIMIT if version == V5 else USUAL_LIMIT)
-        self._conversation = Conversation(version, ours, ours.receive_maximum, inflight)
+        self._conversation = Conversation(version, ours, ours.receive_maximum, inflight, keeps_record)
         self.messages = Messages(self._conversation.inbox, is_automatic=acknowledge == "after_body")
         self._connector = Connector(
             [
@@ -235,10 +238,20 @@ class Client:
         data = payload.encode() if isinstance(payload, str) else payload
         return await self._conversation.publish(Publish(topic, data, qos, retain, properties=properties))
 
-    def submit(self, packet: Publish) -> asyncio.Future[int]:
+    def submit(self, packet: Publish, *, packet_id: int = 0, is_again: bool = False) -> asyncio.Future[int]:
         """As `publish`, without waiting: the future of what it would return or raise. Whoever does not wait must bound
-        what is under way. It may be called before there is a connection."""
-        return self._conversation.submit(packet)
+        what is under way. It may be called before there is a connection.
+
+        With `keeps_record` the caller names a `packet_id` that is not in use, and with QoS 2 the future is there when
+        the server has confirmed the message (PUBREC): it is the server's, and once that is on disk, `release` it. What
+        an earlier process had under way is submitted under its old id, with `is_again`, before anything else: a server
+        that has the session takes it once."""
+        return self._conversation.submit(packet, packet_id, is_again)
+
+    def release(self, packet_id: int) -> asyncio.Future[int]:
+        """Let PUBREL leave; the future is there when the server has answered, and the id is free. Also for an id whose
+        message was confirmed to an earlier process."""
+        return self._conversation.publications.release(packet_id)
 
     async def subscribe(
         self,

@@ -43,12 +43,14 @@ comes behind them."""
 class Conversation:
     """`max_inflight` bounds our publications under way, below what the server allows."""
 
-    def __init__(self, version: int, ours: Properties, receive_maximum: int, max_inflight: int) -> None:
+    def __init__(
+        self, version: int, ours: Properties, receive_maximum: int, max_inflight: int, keeps_record: bool = False
+    ) -> None:
         self._version = version
         self._max_inflight = max_inflight
         self._link: Link | None = None
         self.server = Properties()
-        self.publications = Publications(version)
+        self.publications = Publications(version, keeps_record)
         self.requests = Requests(self.publications.reserve_id, self.publications.give_back_id)
         self.subscriptions = Subscriptions()
         self.inbox = Inbox(version, receive_maximum, ours.topic_alias_maximum or 0, self._acknowledge, self.regulate)
@@ -81,9 +83,9 @@ class Conversation:
         self.publications.end(self.error)
         self.inbox.end(error)
 
-    def submit(self, packet: Publish) -> asyncio.Future[int]:
+    def submit(self, packet: Publish, packet_id: int = 0, is_again: bool = False) -> asyncio.Future[int]:
         """Send a message in its turn; the future of its reason code."""
-        answer = self.publications.submit(packet)
+        answer = self.publications.submit(packet, packet_id, is_again)
         self.regulate()
         return answer
 

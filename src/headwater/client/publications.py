@@ -9,6 +9,11 @@ Flights of QoS 1 and 2 are kept by `session.outbound`, the broker's own sending 
 a reconnect to the same session they go again under the same ids, marked as duplicates, or as PUBREL if the server had
 confirmed them [MQTT-4.4.0-1]. If the session is gone they go as new messages; those that the server had confirmed with
 PUBREC are its own since then [MQTT-4.3.3-8], and done.
+
+Who keeps a record of its own on disk, so that QoS 2 stays exactly once also if this process is killed, needs three
+things more (`keeps_record`): to name the packet ids, to be told of PUBREC before PUBREL leaves (from then on the server
+does not know the id any more, and would take the message for a new one), and to go on with what an earlier process had
+under way. `submit` then ends with PUBREC, and `release` sends PUBREL.
 """
 
 from __future__ import annotations
@@ -50,8 +55,13 @@ class Waiting:
     """A message that has not left. `head` and `tail` are the bytes before and after the packet id; without one, all
     are in `head`."""
 
-    def __init__(self, packet: Publish, version: int, answer: asyncio.Future[int]) -> None:
+    def __init__(
+        self, packet: Publish, version: int, answer: asyncio.Future[int], packet_id: int, is_again: bool
+    ) -> None:
         self.packet = packet
+        self.packet_id = packet_id
+        """0: any."""
+        self.is_again = is_again
         self.qos = packet.qos
         self.answer = answer
         packet.packet_id = 1 if packet.qos else 0  # any; the real one is known when it leaves
@@ -72,13 +82,17 @@ class Waiting:
 class Publications:
     """After `end`, every wait, current or future, raises its error."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, keeps_record: bool = False) -> None:
         self._version = version
+        self._keeps_record = keeps_record
         self._outbound = Outbound(Budget(0), 0, 0, DROP_NEWEST)
         self._waiting: deque[Waiting] = deque()
         self._answers: dict[int, asyncio.Future[int]] = {}
         self._reasons: dict[int, int] = {}
         """Of PUBRECs, which are the answers to QoS 2 messages, though they end with PUBCOMP."""
+        self._withheld: set[int] = set()
+        """Ids that the server has confirmed with PUBREC, whose PUBREL waits for `release`."""
+        self._releases: dict[int, asyncio.Future[int]] = {}
         self._reserved: set[int] = set()
         self._server = Properties()
         self._dup = 0
@@ -129,22 +143,46 @@ class Publications:
     def end(self, error: Exception) -> None:
         self._error = error
         self._link = None
-        for future in [*self._answers.values(), *(each.answer for each in self._waiting)]:
+        waited = [*self._answers.values(), *self._releases.values()]
+        for future in [*waited, *(each.answer for each in self._waiting)]:
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # whoever has given up waiting need not look at it
         self._answers.clear()
+        self._releases.clear()
         self._waiting.clear()
 
-    def submit(self, packet: Publish) -> asyncio.Future[int]:
-        """Send it in its turn. The result is there when it was sent; with QoS 1 or 2, when the server has answered:
-        its reason code."""
+    def submit(self, packet: Publish, packet_id: int = 0, is_again: bool = False) -> asyncio.Future[int]:
+        """Send it in its turn. The result is there when it was sent; with QoS 1 or 2, when the server has answered: its
+        reason code. With a `packet_id`, under that one, which is not in use; `is_again`: an earlier process may have
+        sent it, under that id."""
         if self._error is not None:
             raise self._error
-        waiting = Waiting(packet, self._version, asyncio.get_running_loop().create_future())
+        answer = asyncio.get_running_loop().create_future()
+        waiting = Waiting(packet, self._version, answer, packet_id, is_again)
         self._waiting.append(waiting)
         self.pump()
         return waiting.answer
+
+    def release(self, packet_id: int) -> asyncio.Future[int]:
+        """Send PUBREL for a message that the server has confirmed, to this process or to an earlier one; the result is
+        there when the id is free. It goes again with later connections."""
+        if self._error is not None:
+            raise self._error
+        future = self._releases.get(packet_id)
+        if future is not None:
+            return future
+        future = self._releases[packet_id] = asyncio.get_running_loop().create_future()
+        if packet_id not in self._outbound.flights:
+            self._outbound.flights[packet_id] = Flight(2, None, b"", b"", self._version, 0)
+            self._outbound.quota -= 1
+        self._outbound.flights[packet_id].released = True
+        self._withheld.discard(packet_id)
+        if self._own is not None:
+            self._own.add(packet_id)
+        if self._link is not None:
+            self._link.send(Pubrel(packet_id))
+        return future
 
     def pump(self) -> None:
         """Send what may be sent."""
@@ -169,14 +207,19 @@ class Publications:
 
     def _send(self, first: Waiting, link: Link) -> None:
         if first.qos:
-            packet_id = first.packet.packet_id = self._free_id()
+            packet_id = first.packet.packet_id = first.packet_id or self._free_id()
             self._outbound.quota -= 1
             self._outbound.flights[packet_id] = Flight(first.qos, None, first.head, first.tail, self._version, 0)
             self._answers[packet_id] = first.answer
             if first.qos == 2 and self._own is not None and packet_id not in self._own:
                 self._own.add(packet_id)
-                link.send(Pubrel(packet_id))  # what an earlier program left ends here
-            link.write(first.head + encode_packet_id(packet_id) + first.tail)
+                if not first.is_again:
+                    link.send(Pubrel(packet_id))  # what an earlier program left ends here
+            if first.is_again:
+                link.write(bytes((first.head[0] | self._dup,)) + first.head[1:])
+            else:
+                link.write(first.head)
+            link.write(encode_packet_id(packet_id) + first.tail)
         else:
             link.write(first.head)
             first.answer.set_result(SUCCESS)
@@ -186,7 +229,8 @@ class Publications:
     def _send_again(self, packet_id: int, link: Link) -> None:
         flight = self._outbound.flights[packet_id]
         if flight.released:
-            link.send(Pubrel(packet_id))
+            if packet_id not in self._withheld:
+                link.send(Pubrel(packet_id))
             return
         log.debug("sending again PUBLISH packet_id=%d", packet_id)
         first_byte = bytes((flight.head[0] | self._dup,))
@@ -230,11 +274,17 @@ class Publications:
             return
         if flight is not None:
             flight.head = flight.tail = b""
+            if self._keeps_record and packet_id not in self._releases:
+                self._withheld.add(packet_id)
+                self._answer(packet_id, packet.reason, None)
+                return
             self._reasons[packet_id] = packet.reason
         unknown = flight is None and self._version == V5
         link.send(Pubrel(packet_id, PACKET_IDENTIFIER_NOT_FOUND if unknown else SUCCESS))
 
     def completed(self, packet: Pubcomp) -> None:
+        if packet.packet_id in self._withheld:
+            return
         if self._outbound.completed(packet.packet_id) is not None:
             self._answer(packet.packet_id, self._reasons.pop(packet.packet_id, SUCCESS), None)
             self.pump()
@@ -242,11 +292,12 @@ class Publications:
     def _done(self, packet_id: int, reason: int) -> None:
         """A flight is over without the server's last word."""
         self._outbound.done(packet_id, self._outbound.flights[packet_id])
+        self._withheld.discard(packet_id)
         self._answer(packet_id, self._reasons.pop(packet_id, reason), None)
 
     def _answer(self, packet_id: int, reason: int, properties: Properties | None) -> None:
-        answer = self._answers.pop(packet_id)
-        if answer.done():  # the caller has gone
+        answer = self._answers.pop(packet_id, None) or self._releases.pop(packet_id, None)
+        if answer is None or answer.done():  # it was given, or the caller has gone
             return
         if reason < FAILURE:
             answer.set_result(reason)

@@ -78,7 +78,16 @@ PIPELINE_POINTS: Final = (
     "pipeline-after-reader",
 )
 
-POINTS: Final = (*BROKER_POINTS, *STORE_POINTS, *EDGE_POINTS, *HAND_OVER_POINTS, *PIPELINE_POINTS)
+FORWARD_POINTS: Final = (
+    "forward-before-save",  # what is to go, or has arrived, is known here only
+    "forward-after-save",
+    "forward-before-send",  # packet ids are on disk, and nothing was sent under them
+    "forward-after-send",
+    "forward-after-answer",  # the target has confirmed messages, and that is not on disk
+    "forward-after-release",  # it is, and PUBREL is on its way
+)
+
+POINTS: Final = (*(*BROKER_POINTS, *STORE_POINTS, *EDGE_POINTS, *HAND_OVER_POINTS, *PIPELINE_POINTS, *FORWARD_POINTS),)
 
 
 class _Order:

@@ -21,6 +21,7 @@ from headwater.node.access.limits import Ban
 from headwater.node.access.settings import AccessSettings
 from headwater.node.bridge.using import UsedBridges
 from headwater.node.config import Config
+from headwater.node.forwarding.using import UsedForwards
 from headwater.node.hooks import Hooks
 from headwater.node.links.checking import check_cluster
 from headwater.node.persistence.storage import Storage
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from headwater.node.advice.document import Advice
     from headwater.node.bridge.preparing import Prepared
     from headwater.node.delivery.handing_over import HandingOver
+    from headwater.node.forwarding.preparing import Prepared as PreparedForward
     from headwater.node.links.cluster import Cluster
     from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
@@ -85,6 +87,7 @@ class Broker:
         self.before_clients: Callable[[], Awaitable[None]] | None = None
         """Set before the start: waited for before clients are let in."""
         self.bridges = UsedBridges(self.server)
+        self.forwards = UsedForwards(self.server, lambda: self._storage.store)
         self.others = Others()
         """What other processes of the same node have counted."""
         self.cluster: Cluster | None = None
@@ -115,11 +118,13 @@ class Broker:
 
     async def start(self) -> None:
         """Listen. Raises OSError when an address cannot be listened on, CertificateError when TLS cannot be,
-        ConfigError when a bridge's files cannot be used, or the settings of a cluster do not go together."""
+        ConfigError when a bridge's or a forward's files cannot be used, or the settings of a cluster do not go
+        together."""
         loop = asyncio.get_running_loop()
         server = self.server
         check_cluster(self.config.cluster)
         bridges = self.bridges.prepare(self.config)
+        forwards = self.forwards.prepare(self.config)
         self.listeners = open_listeners(self.config, self.handed)
         accepting = self._accepting = Accepting(server, [] if self.config.proxy.enabled else self.listeners)
         if isinstance(loop, HotEventLoop) and loop.hot_selector.plane is None:
@@ -131,13 +136,13 @@ class Broker:
         self._started_at = time.monotonic()
         try:
             self._open_cluster()
-            await self._serve(accepting, bridges)
+            await self._serve(accepting, bridges, forwards)
         except BaseException:
             await self.stop()
             raise
         self.hooks.tell("started", self)
 
-    async def _serve(self, accepting: Accepting, bridges: list[Prepared]) -> None:
+    async def _serve(self, accepting: Accepting, bridges: list[Prepared], forwards: list[PreparedForward]) -> None:
         server = self.server
         self._storage.open(self._storage_failed)
         if self.cluster is not None:
@@ -149,6 +154,7 @@ class Broker:
         self._hooks_changed()
         Housekeeping(server, self._started_at, self.others).start()
         await self.bridges.use(bridges)
+        await self.forwards.use(forwards)
         if self.before_clients is not None:
             server.plane.wake()
             await self.before_clients()
@@ -178,6 +184,7 @@ class Broker:
             return
         self._is_stopping = True
         await self.bridges.stop()
+        await self.forwards.stop()
         self._let_nobody_in()
         server.hot.now = time.monotonic()
         await self._storage.settle()

@@ -19,6 +19,7 @@ from headwater.node.condition_settings import ConditionSettings
 from headwater.node.delivery.rest_settings import RestSettings
 from headwater.node.delivery.settings import StoreSettings
 from headwater.node.edge_settings import EdgeSettings
+from headwater.node.forwarding.settings import ForwardSettings
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.proxy.settings import ProxySettings
 from headwater.node.settings import ConfigError, Settings, load
@@ -75,7 +76,8 @@ RELOADABLE: Final = frozenset(
         *("server_reference", "max_inflight", "max_queued_messages", "max_queued_bytes", "queue_full"),
         "publisher_wait",
         *("max_queue_memory", "write_timeout", "max_subscriptions", "max_retained"),
-        *("max_retained_bytes", "bridges", "access", "admin.token", "admin.token_file", "admin.open_metrics"),
+        *("max_retained_bytes", "bridges", "forward", "access"),
+        *("admin.token", "admin.token_file", "admin.open_metrics"),
         "cluster.method",
     }
 )
@@ -339,6 +341,11 @@ class Config(Settings):
         default=[],
         description="Bridges to other brokers, each a table `[[bridges]]` (below; docs/bridge.md).",
     )
+    forward: list[ForwardSettings] = Field(
+        default=[],
+        description="Other brokers that the delivery store is forwarded to, each a table `[[forward]]` (below; "
+        "docs/forwarding.md).",
+    )
 
     @model_validator(mode="after")
     def _the_store_has_a_disk(self) -> Self:
@@ -348,6 +355,8 @@ class Config(Settings):
             raise ValueError("the store (store.enabled) needs `durability` sync or async")
         if self.rest.enabled and not self.store.enabled:
             raise ValueError("REST (rest.enabled) needs a store: set store.enabled = true")
+        if self.forward and not self.store.enabled:
+            raise ValueError("a forward ([[forward]]) needs a store: set store.enabled = true")
         return self
 
     @model_validator(mode="after")
@@ -394,14 +403,16 @@ class Config(Settings):
                 raise ValueError(f"{each!r} is none of stderr, file:PATH, syslog, journald")
         return destinations
 
-    @field_validator("bridges")
-    @classmethod
-    def _bridges_have_names_of_their_own(cls, bridges: list[BridgeSettings]) -> list[BridgeSettings]:
-        names = [bridge.name for bridge in bridges]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"two bridges are called {name!r}")
-        return bridges
+    @model_validator(mode="after")
+    def _remotes_have_names_of_their_own(self) -> Self:
+        for what, names in (
+            ("bridges", [each.name for each in self.bridges]),
+            ("forwards", [each.name for each in self.forward]),
+        ):
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"two {what} are called {name!r}")
+        return self
 
     @field_validator("shared_weights")
     @classmethod

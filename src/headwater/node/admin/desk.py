@@ -28,6 +28,7 @@ from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
 from headwater.node.broker import Broker
 from headwater.node.delivery.figures import see_store
+from headwater.node.forwarding.view import ForwardView
 from headwater.node.operations.seen import Lag, Seen, see
 from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.plane.channel import Channel
@@ -49,7 +50,8 @@ LOOKS: Final = 20
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 OPERATIONS: Final = frozenset(
     [
-        *("why_not_ready", "statistics", "seen", "workers", "groups", "bridges", "advice", "use_dispatcher"),
+        *("why_not_ready", "statistics", "seen", "workers", "groups", "bridges", "forwards", "advice"),
+        "use_dispatcher",
         *("clients", "client", "kick", "sessions", "session", "end_session", "subscriptions"),
         *("bans", "ban", "lift_ban", "snapshot"),
         *("retained", "retained_message", "delete_retained", "publish"),
@@ -119,6 +121,9 @@ class Desk(ClusterDesk, HandOverDesk):
 
     def bridges(self) -> list[BridgeView]:
         return self.broker.bridges.views()
+
+    def forwards(self) -> list[ForwardView]:
+        return self.broker.forwards.views()
 
     def advice(self) -> list[Advice]:
         return self.broker.advice()[:MOST_GROUPS]

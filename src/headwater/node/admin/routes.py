@@ -19,6 +19,7 @@ from headwater.node.admin.reach import Reach
 from headwater.node.admin.token import scheme
 from headwater.node.advice.document import Advice
 from headwater.node.bridge.view import BridgeView
+from headwater.node.forwarding.view import ForwardView
 from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
@@ -212,6 +213,16 @@ async def take_snapshot(reach: TheReach) -> SnapshotView:
 async def list_bridges(reach: TheReach) -> list[BridgeView]:
     """The bridges that run, and what went over them since the broker started."""
     found: list[BridgeView] = await reach.ask("bridges")
+    return found
+
+
+# ---- forwards ----------------------------------------------------------------------------------------------------
+
+
+@routes.get("/forwards")
+async def list_forwards(reach: TheReach) -> list[ForwardView]:
+    """The forwards of the delivery store that run, and what became of messages since the broker started."""
+    found: list[ForwardView] = await reach.ask("forwards")
     return found
 
 

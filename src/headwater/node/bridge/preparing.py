@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headwater.node.bridge.settings import BridgeSettings, BridgeTls
+from headwater.node.bridge.settings import BridgeSettings, BridgeTls, RemoteSettings
 from headwater.node.config import Config
 from headwater.node.settings import ConfigError
 from headwater.node.transports.contexts import VERSIONS, load_certificate, load_into
@@ -51,8 +51,8 @@ def prepare(settings: BridgeSettings) -> Prepared:
     return Prepared(
         settings,
         settings.client_id or f"{socket.gethostname()}.{settings.name}",
-        _password(settings),
-        "" if tls is None else _digest([tls.ca, tls.certificate, tls.key]),
+        read_password(f"bridge '{settings.name}'", settings),
+        digest_of(tls),
         None if tls is None else client_context(tls),
     )
 
@@ -78,10 +78,11 @@ def _check_ids(prepared: Sequence[Prepared]) -> None:
         seen[key] = each.settings.name
 
 
-def _password(settings: BridgeSettings) -> str | None:
+def read_password(what: str, settings: RemoteSettings) -> str | None:
+    """Raises ConfigError."""
     if not settings.password_file:
         return settings.password.get_secret_value() or None
-    where = f"bridge '{settings.name}': password_file {settings.password_file}"
+    where = f"{what}: password_file {settings.password_file}"
     try:
         password = Path(settings.password_file).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
@@ -109,9 +110,12 @@ def client_context(tls: BridgeTls) -> ssl.SSLContext:
     return context
 
 
-def _digest(paths: list[str]) -> str:
+def digest_of(tls: BridgeTls | None) -> str:
+    """Of what its files hold. Raises ConfigError."""
+    if tls is None:
+        return ""
     digest = hashlib.sha256()
-    for path in paths:
+    for path in (tls.ca, tls.certificate, tls.key):
         if path:
             try:
                 digest.update(Path(path).read_bytes())

@@ -125,7 +125,9 @@ def _is_of_broker(filter: str) -> bool:
     return filter == "$SYS" or filter.startswith("$SYS/")
 
 
-class BridgeSettings(Settings):
+class RemoteSettings(Settings):
+    """Another broker, and how to get there: what bridges and forwards (node/forwarding) have in common."""
+
     name: str = Field(
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",
         description="Its name in logs, figures and client ids: letters, digits, `_`, `.`, `-`; no two have the same.",
@@ -154,16 +156,11 @@ class BridgeSettings(Settings):
     keep_alive: int = Field(
         default=60, ge=1, le=UINT16_MAX, description="Seconds of silence before the remote is pinged."
     )
-    clean_start: bool = Field(
-        default=False,
-        description="Whether to begin anew with every connection. If not, each side keeps for the bridge what comes "
-        "with QoS 1 and 2 while it is down.",
-    )
     session_expiry: int = Field(
         default=FOR_EVER,
         ge=0,
         le=FOR_EVER,
-        description="Seconds that the remote keeps our session while the bridge is down (5.0); 4294967295: for ever.",
+        description="Seconds that the remote keeps our session while we are away (5.0); 4294967295: for ever.",
     )
     reconnect_first: float = Field(
         default=1.0,
@@ -171,13 +168,6 @@ class BridgeSettings(Settings):
         description="Seconds, at most, before the first attempt to connect again; then twice as many, and so on.",
     )
     reconnect_longest: float = Field(default=60.0, gt=0, description="Seconds, at most, between two attempts.")
-    max_inflight: int = Field(
-        default=100,
-        ge=1,
-        le=UINT16_MAX,
-        description="Messages of QoS 1 and 2 that are under way at a time in each direction; the others wait in the "
-        "session of the side that they come from.",
-    )
     max_packet_size: int = Field(
         default=0,
         ge=0,
@@ -188,7 +178,50 @@ class BridgeSettings(Settings):
         default=16,
         ge=1,
         le=1000,
-        description="Bridges that a message may have passed; one that has passed more is dropped (5.0).",
+        description="Bridges and forwards that a message may have passed; one that has passed more is dropped (5.0).",
+    )
+
+    @field_validator("addresses", mode="before")
+    @classmethod
+    def _one_address_is_a_list(cls, value: object) -> object:
+        return value.split() if isinstance(value, str) else value
+
+    @field_validator("addresses")
+    @classmethod
+    def _addresses_are_addresses(cls, addresses: list[str]) -> list[str]:
+        for each in addresses:
+            parse_address(each, 1883)
+        return addresses
+
+    @model_validator(mode="after")
+    def _has_one_password(self) -> Self:
+        if self.password.get_secret_value() and self.password_file:
+            raise ValueError("give `password` or `password_file`, not both")
+        if (self.password.get_secret_value() or self.password_file) and self.username is None:
+            raise ValueError("a password needs a `username`")
+        if self.reconnect_longest < self.reconnect_first:
+            raise ValueError("`reconnect_longest` is less than `reconnect_first`")
+        return self
+
+    @property
+    def places(self) -> list[Place]:
+        secure = self.tls is not None
+        usual = WEB_PORTS[secure] if self.websocket_path else PORTS[secure]
+        return [parse_address(each, usual) for each in self.addresses]
+
+
+class BridgeSettings(RemoteSettings):
+    clean_start: bool = Field(
+        default=False,
+        description="Whether to begin anew with every connection. If not, each side keeps for the bridge what comes "
+        "with QoS 1 and 2 while it is down.",
+    )
+    max_inflight: int = Field(
+        default=100,
+        ge=1,
+        le=UINT16_MAX,
+        description="Messages of QoS 1 and 2 that are under way at a time in each direction; the others wait in the "
+        "session of the side that they come from.",
     )
     outgoing_retain: bool = Field(
         default=True, description="Whether retained messages are retained at the remote, too."
@@ -211,18 +244,6 @@ class BridgeSettings(Settings):
         description="What is bridged. Of several entries that match a topic, the first counts.",
     )
 
-    @field_validator("addresses", mode="before")
-    @classmethod
-    def _one_address_is_a_list(cls, value: object) -> object:
-        return value.split() if isinstance(value, str) else value
-
-    @field_validator("addresses")
-    @classmethod
-    def _addresses_are_addresses(cls, addresses: list[str]) -> list[str]:
-        for each in addresses:
-            parse_address(each, 1883)
-        return addresses
-
     @field_validator("notification_topic")
     @classmethod
     def _topic_is_a_topic(cls, topic: str) -> str:
@@ -235,21 +256,9 @@ class BridgeSettings(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.password.get_secret_value() and self.password_file:
-            raise ValueError("give `password` or `password_file`, not both")
-        if (self.password.get_secret_value() or self.password_file) and self.username is None:
-            raise ValueError("a password needs a `username`")
-        if self.reconnect_longest < self.reconnect_first:
-            raise ValueError("`reconnect_longest` is less than `reconnect_first`")
         _check_twice([topic.local_filter for topic in self.topics if topic.goes_out], "goes out", "local")
         _check_twice([topic.remote_filter for topic in self.topics if topic.comes_in], "comes in", "remote")
         return self
-
-    @property
-    def places(self) -> list[Place]:
-        secure = self.tls is not None
-        usual = WEB_PORTS[secure] if self.websocket_path else PORTS[secure]
-        return [parse_address(each, usual) for each in self.addresses]
 
 
 def _check_twice(filters: list[str], how: str, side: str) -> None:

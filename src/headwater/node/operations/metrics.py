@@ -21,6 +21,7 @@ from headwater.build_info import describe, module_states
 from headwater.node.advice.figures import AdviceSeen
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen, see_store
+from headwater.node.forwarding.view import ForwardView
 from headwater.node.links.figures import ClusterSeen, EdgeSeen, LinkSeen
 from headwater.node.metric import metrics_of
 from headwater.node.operations.seen import LAG_BUCKETS, LagSeen, Seen, see
@@ -50,6 +51,7 @@ class BrokerCollector(Collector):
         yield from families(Statistics, [now.statistics])
         yield from families(GroupView, now.groups[:MOST_GROUPS], "group")
         yield from families(BridgeView, now.bridges, "bridge")
+        yield from families(ForwardView, now.forwards, "forward")
         yield from families(StoreSeen, [now.store])
         yield from families(AdviceSeen, [now.advice])
         yield from families(ClusterSeen, [now.cluster])

@@ -59,12 +59,14 @@ class Reloader:
         with broker.server.turn():
             try:
                 bridges = broker.bridges.prepare(usable)
+                forwards = broker.forwards.prepare(usable)
                 self._read_files(usable)
             except (ConfigError, CertificateError) as error:
                 log.error("a file cannot be used, and the settings stay as they are: %s", error)
                 return
             _apply(broker, usable)
             broker.bridges.use_soon(bridges)
+            broker.forwards.use_soon(forwards)
         self._say(changed)
 
     def _read_files(self, config: Config) -> None:

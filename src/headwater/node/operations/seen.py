@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.node.advice.figures import AdviceSeen, see_advice
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen
+from headwater.node.forwarding.view import ForwardView
 from headwater.node.links.figures import ClusterSeen, EdgeSeen, see_cluster
 from headwater.node.metric import gauge
 from headwater.node.operations.worker_figures import WorkerSeen
@@ -54,6 +55,7 @@ class Seen:
     cluster: ClusterSeen | None = None
     proxy: ProxySeen | None = None
     edge: EdgeSeen | None = None
+    forwards: list[ForwardView] = field(default_factory=list)
     workers: list[WorkerSeen] = field(default_factory=list)
     """None: this process is all there is."""
 
@@ -84,6 +86,7 @@ def see(
         None if broker.cluster is None else see_cluster(broker.cluster.view()),
         None if broker.proxy is None else see_proxy(broker.proxy),
         None if broker.cluster is None or broker.cluster.owning is None else broker.cluster.owning.figures(),
+        forwards=broker.forwards.views(),
     )
 
 

@@ -135,6 +135,7 @@ class NodeDesk:
             sum(each.tasks for each in parts),
             sum(each.timers for each in parts),
             sum(each.memory_blocks for each in parts),
+            forwards=[forward for each in parts for forward in each.forwards],
             workers=self._totals.workers(),
         )
 
@@ -145,6 +146,9 @@ class NodeDesk:
 
     async def bridges(self) -> list[Any]:
         return [each for part in await self._all("bridges") for each in part]
+
+    async def forwards(self) -> list[Any]:
+        return [each for part in await self._all("forwards") for each in part]
 
     async def advice(self) -> list[Any]:
         return []
@@ -287,6 +291,15 @@ class NodeDesk:
 
     def cluster_undrain(self, node: str) -> bool:
         return False
+
+    def edge(self) -> None:
+        return None
+
+    def edge_split(self, filter: str, to: str, dry_run: bool) -> None:
+        return None
+
+    def edge_join(self, filter: str, dry_run: bool) -> None:
+        return None
 
 
 class _Trace:

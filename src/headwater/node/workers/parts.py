@@ -23,6 +23,7 @@ from pydantic import SecretStr
 
 from headwater.disk.lock import make_folder
 from headwater.node.config import Config
+from headwater.node.forwarding.settings import ForwardSettings
 from headwater.node.links.checking import check_cluster
 from headwater.node.links.settings import ClusterSettings
 from headwater.node.persistence.folder import DESCRIPTION
@@ -138,11 +139,22 @@ def part_of(config: Config, number: int, links: LinksFolder) -> Config:
         "cluster": cluster,
         "data_dir": str(Path(config.data_dir) / name_of(number)) if config.data_dir else "",
         "admin": config.admin.model_copy(update={"enabled": False}),
+        "forward": [_forward_of(each, number) for each in config.forward],
         "bridges": config.bridges if number == 0 else [],
         "rest": rest.model_copy(update={"port": rest.port + number if rest.port else 0}),
         "store": store.model_copy(update={"id": f"{store.id}-{number}" if store.id else "", "from_nodes": False}),
     }
     return config.model_copy(update=update)
+
+
+def _forward_of(settings: ForwardSettings, number: int) -> ForwardSettings:
+    """Each worker forwards its own store, under names of its own but for the first."""
+    if number == 0:
+        return settings
+    names = ("name", "client_id", "dead_letters")
+    found = {each: getattr(settings, each) for each in names}
+    update = {each: f"{name}-{number}" for each, name in found.items() if name}
+    return settings.model_copy(update=update)
 
 
 def packed(config: Config) -> str:
