@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -12,8 +11,6 @@ from headwater.fleet.process import RunningBroker, free_port
 
 KEEP_ALL: Final = ("--set", "store.keep_for=0", "--set", "store.keep_bytes=0")
 """For a folder that was filled with messages of another time: a node would remove what is older than a week."""
-_CPU_TIME: Final = 2
-"""Linux's CPUCLOCK_SCHED: what a process has run, to the nanosecond."""
 
 
 def node_command(port: int, rest_port: int, folder: Path, log_level: str) -> list[str]:
@@ -51,10 +48,6 @@ class RunningNode(RunningBroker):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.rest_port}"
-
-    def cpu_seconds(self) -> float:
-        """CPU time of all its threads since it started."""
-        return time.clock_gettime((~self.pids()[0] << 3) | _CPU_TIME)
 
     def __enter__(self) -> RunningNode:
         return self

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """The first column is text, the others are figures."""
+    """The first column is text; the others are figures, unless `is_text`."""
 
     title: str
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+    is_text: bool = False
 
 
 def markdown(table: Table) -> str:
-    rule = ("---", *["---:"] * (len(table.head) - 1))
+    rule = ("---", *["---" if table.is_text else "---:"] * (len(table.head) - 1))
     lines = ["| " + " | ".join(cells) + " |" for cells in (table.head, rule, *table.rows)]
     return f"**{table.title}**\n\n" + "\n".join(lines)
 
@@ -31,7 +32,7 @@ def rich_table(table: Table) -> RichTable:
 
     shown = RichTable(title=Text(table.title), title_justify="left")
     for number, name in enumerate(table.head):
-        shown.add_column(Text(name), justify="right" if number else "left")
+        shown.add_column(Text(name), justify="right" if number and not table.is_text else "left")
     for row in table.rows:
         shown.add_row(*(Text(cell) for cell in row))
     return shown

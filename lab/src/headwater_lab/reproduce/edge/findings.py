@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headwater_lab.reproduce.edge.late import LateOutcome
-from headwater_lab.reproduce.edge.results import Measured, Summary, late_missing, records, summarised
+from headwater_lab.reproduce.edge.records import records
+from headwater_lab.reproduce.edge.results import Measured, Summary, late_missing, summarised
 from headwater_lab.reproduce.edge.tables import all_tables
 from headwater_lab.reproduce.page import Table
 from headwater_lab.results import Record
@@ -16,20 +17,19 @@ class Findings:
     """`facts`: machine, versions, seed."""
 
     facts: dict[str, str]
-    runs: list[Measured]
-    late: LateOutcome | None
+    runs: list[Measured] = field(default_factory=list)
+    lates: list[LateOutcome] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.summaries: list[Summary] = summarised(self.runs)
+    def summaries(self) -> list[Summary]:
+        return summarised(self.runs)
 
     def tables(self) -> list[Table]:
-        return all_tables(self.summaries, self.late)
+        return all_tables(self.summaries(), self.lates)
 
     def records(self) -> list[Record]:
-        return records(self.summaries, self.late)
+        return records(self.summaries(), self.lates)
 
     @property
     def wrong(self) -> int:
         """Messages that are missing somewhere, and positions at which the logs differ."""
-        found = sum(each.missing + each.unequal for each in self.summaries)
-        return found + (0 if self.late is None else late_missing(self.late))
+        return sum(run.missing + run.unequal for run in self.runs) + sum(map(late_missing, self.lates))

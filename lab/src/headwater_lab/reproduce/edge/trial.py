@@ -1,20 +1,16 @@
-"""One run: a fresh node, devices and cloud, each in a process of its own; CPU samples meanwhile, then three logs."""
+"""One load at running nodes: devices and cloud, each a process of its own; CPU samples meanwhile, then three logs."""
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from headwater.edge.copies import Copy, from_batch
-from headwater.fleet.node import RunningNode
-from headwater.store.reader import StoreReader
 from headwater_lab.reproduce.edge.cloud import QUIET, Arrival, Arrivals, listen
 from headwater_lab.reproduce.edge.devices import Begin, Ready, Sent, made, send
-from headwater_lab.reproduce.edge.plan import FILTERS, SAMPLE, Scenario
+from headwater_lab.reproduce.edge.ground import Ground, Stored
+from headwater_lab.reproduce.edge.plan import SAMPLE, Load, Scenario
 from headwater_lab.reproduce.process import Process, ProcessError
 
 START_LIMIT: Final = 30.0
@@ -25,63 +21,98 @@ LEAD: Final = 1.0
 Answer = TypeVar("Answer")
 Watch = Callable[[float], None]
 """Called a few times a second with the seconds gone."""
+Samples = list[tuple[float, float]]
+"""Seconds since the begin, and percent of a processor since the sample before."""
 
 
 class EdgeOutcome(NamedTuple):
-    """What came of a run. `cpu`: seconds since the begin, and percent of a processor since the sample before. The three
-    logs: `made` by the devices, in order; `mqtt`, as it came; `rest`, in the order of positions."""
+    """What came of a run. `cpu` and `used`, by the names of tiers: samples of the processor, and seconds of it from the
+    begin until all has arrived. The three logs: `made` by the devices, in order; `mqtt`, as it came; `rest`, of each
+    store in the order of positions."""
 
     scenario: Scenario
+    load: Load
     seed: int
     begin: Begin
     sent: Sent
-    cpu: list[tuple[float, float]]
+    cpu: dict[str, Samples]
+    used: dict[str, float]
     made: list[tuple[str, bytes]]
     mqtt: list[Arrival]
-    rest: list[Copy]
+    rest: list[Stored]
 
 
-def run_trial(scenario: Scenario, seed: int, progress: Watch) -> EdgeOutcome:
+def run_load(grounds: Sequence[Ground], load: Load, seed: int, progress: Watch) -> list[EdgeOutcome]:
+    """At all of these at the same time; each has a seed of its own."""
+    seeds = range(seed, seed + len(grounds))
+    begins = [ground.nexts() for ground in grounds]
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-edge-")))
-        node = stack.enter_context(RunningNode(folder))
-        cloud = stack.enter_context(Process("cloud", listen, node.port, scenario.readings, LEAD + scenario.seconds))
-        devices = stack.enter_context(Process("devices", send, scenario, seed, node.port))
-        for process in (cloud, devices):
+        clouds = [
+            stack.enter_context(Process("cloud", listen, ground.sources, load.readings, LEAD + load.seconds))
+            for ground in grounds
+        ]
+        devices = [
+            stack.enter_context(Process("devices", send, ground.scenario, load, each, ground.ports))
+            for ground, each in zip(grounds, seeds, strict=True)
+        ]
+        for process in (*clouds, *devices):
             expect(process, Ready, START_LIMIT)
         begin = begin_soon()
-        cloud.pipe.send("listen")
-        devices.pipe.send(begin)
-        cpu = _sample(node, begin.at, scenario.seconds, progress)
-        sent = expect(devices, Sent, ANSWER_LIMIT + scenario.seconds)
-        arrivals = expect(cloud, Arrivals, ANSWER_LIMIT + QUIET)
-        rest = read_all(node.url)
-    return EdgeOutcome(scenario, seed, begin, sent, cpu, made(scenario, seed, begin.wall), arrivals.all, rest)
+        for process in clouds:
+            process.pipe.send("listen")
+        for process in devices:
+            process.pipe.send(begin)
+        meters = [Meter(ground) for ground in grounds]
+        sample(meters, begin.at, load.seconds, progress)
+        sent = [expect(process, Sent, ANSWER_LIMIT + load.seconds) for process in devices]
+        arrivals = [expect(process, Arrivals, ANSWER_LIMIT + QUIET) for process in clouds]
+        used = [meter.used() for meter in meters]
+        stored = [ground.stored(each) for ground, each in zip(grounds, begins, strict=True)]
+    return [
+        EdgeOutcome(
+            *(ground.scenario, load, seeds[at], begin, sent[at], meters[at].samples, used[at]),
+            *(made(load, seeds[at], begin.wall), arrivals[at].all, stored[at]),
+        )
+        for at, ground in enumerate(grounds)
+    ]
 
 
 def begin_soon() -> Begin:
     return Begin(time.monotonic() + LEAD, time.time_ns() // 1000 + round(LEAD * 1e6))
 
 
-def read_all(url: str) -> list[Copy]:
-    """What REST returns for the experiment's topics, in the order of positions."""
-    reader = StoreReader(url)
-    return sorted(copy for filter in FILTERS for batch in reader.read(0, topic=filter) for copy in from_batch(batch))
+class Meter:
+    """What the nodes of a ground take of the processor since `start`."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self.samples: dict[str, Samples] = {name: [] for name in ground.nodes}
+
+    def start(self) -> None:
+        self._at = time.monotonic()
+        self._first = self._before = self._ground.cpu_seconds()
+
+    def look(self, begin: float) -> None:
+        self._ground.check_alive()
+        now, used = time.monotonic(), self._ground.cpu_seconds()
+        for name, samples in self.samples.items():
+            samples.append((now - begin, 100.0 * (used[name] - self._before[name]) / (now - self._at)))
+        self._at, self._before = now, used
+
+    def used(self) -> dict[str, float]:
+        return {name: seconds - self._first[name] for name, seconds in self._ground.cpu_seconds().items()}
 
 
-def _sample(node: RunningNode, begin: float, seconds: float, progress: Watch) -> list[tuple[float, float]]:
+def sample(meters: Sequence[Meter], begin: float, seconds: float, progress: Watch) -> None:
     """Percent of a processor in each half second from begin to end."""
     time.sleep(max(0.0, begin - time.monotonic()))
-    samples: list[tuple[float, float]] = []
-    before, used = time.monotonic(), node.cpu_seconds()
+    for meter in meters:
+        meter.start()
     for number in range(1, round(seconds / SAMPLE) + 1):
         time.sleep(max(0.0, begin + number * SAMPLE - time.monotonic()))
-        node.check_alive()
-        now, now_used = time.monotonic(), node.cpu_seconds()
-        samples.append((now - begin, 100.0 * (now_used - used) / (now - before)))
-        before, used = now, now_used
-        progress(now - begin)
-    return samples
+        for meter in meters:
+            meter.look(begin)
+        progress(time.monotonic() - begin)
 
 
 def expect(process: Process, kind: type[Answer], limit: float) -> Answer:
