@@ -76,8 +76,8 @@ INSIDE_NODE: dict[str, str] = {
         bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
         bridge.using bridge.view forwarding forwarding.forwards forwarding.preparing forwarding.converting
         forwarding.using forwarding.view persistence.committing persistence.recovery persistence.persistence
-        delivery.trimming delivery.handing_over delivery.opening persistence.storage transports.accepting transports.handshakes links links.*
-        proxy proxy.*""",
+        delivery.trimming delivery.handing_over delivery.opening persistence.storage transports.accepting
+        transports.handshakes links links.* proxy proxy.*""",
     "operations": """ broker run operations operations.* delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.peers delivery.serving admin
         admin.* http http.* workers workers.*""",
