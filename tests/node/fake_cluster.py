@@ -39,9 +39,8 @@ class FakeCluster:
         self.links = [link("b"), link("c", state="down", reason="refused", round_trip=None)] if links is None else links
         self.method = "subscribe"
         self.orders: list[tuple[Any, ...]] = []
-        self.owning = True
         self.not_ready = ""
-        self.owning = None
+        self.owning: Any = None
         self.left: list[int] = []
         """Sessions that are left when the cluster is seen, one look after the other, while it is drained."""
 

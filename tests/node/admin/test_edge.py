@@ -14,7 +14,9 @@ from tests.node.fake_cluster import FakeCluster
 
 @pytest.fixture
 def fake() -> FakeCluster:
-    return FakeCluster()
+    fake = FakeCluster()
+    fake.owning = True
+    return fake
 
 
 @pytest.fixture
