@@ -103,6 +103,7 @@ COMPILED: Final = (
     "node/proxy/tapping",
     "node/proxy/pacing",
     "node/proxy/pair",
+    "node/proxy/passages",
     "node/proxy/relay",
     "node/protocol/subscribing",
     "node/transports/tls",

@@ -20,8 +20,9 @@ from headwater.node.plane.loop import EpollPlane, Plane
 from headwater.node.plane.selector import HotEventLoop
 from headwater.node.protocol.server import Server
 from headwater.node.proxy.entering import Entering, EnteringLimits, Target
+from headwater.node.proxy.pacing import BURST, ENOUGH
+from headwater.node.proxy.passages import Passages
 from headwater.node.proxy.relay import Relay
-from headwater.node.proxy.short_way import PassOn
 from headwater.node.proxy.tap import TappedClient, Watcher
 from headwater.node.transports.listener import Listener
 from headwater.node.transports.settings import ListenerSettings
@@ -29,6 +30,9 @@ from headwater.wire import encode
 from headwater.wire.packets import Connack, Connect, Packet, Properties
 
 PATIENCE = 20.0
+
+Way = Callable[..., Any] | None
+"""What makes passages (passing.c); None: the relay's own way."""
 
 
 class Notes(Watcher):
@@ -98,7 +102,7 @@ def relaying(
     max_memory: int = 64 << 20,
     write_timeout: float = 60.0,
     is_guest: bool = False,
-    short_way: PassOn | None = None,
+    short_way: Way = None,
 ) -> Iterator[Running]:
     """`broker_port` None: nobody knows where the broker is. Without a `short_way`, bytes go the relay's own."""
     loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop() if is_guest else HotEventLoop()
@@ -113,7 +117,7 @@ def relaying(
     door.open()
     where = target or (None if broker_port is None else Target(("127.0.0.1", broker_port)))
     relay = Relay(plane, server.timers, max_memory, write_timeout)
-    relay.short_way = short_way
+    relay.passages = None if short_way is None else Passages(short_way(relay.epoll, ENOUGH, BURST))
     notes = Notes()
     entering = Entering(relay, server.hot, [door], lambda: where, notes, limits or EnteringLimits())
     thread = threading.Thread(target=loop.run_forever)

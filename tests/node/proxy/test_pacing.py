@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.node.proxy.pacing import BURST, LONGEST, MEMORY, MOST_EVENTS, Pace
+from headwater.node.proxy.pacing import BURST, ENOUGH, LONGEST, MEMORY, MOST_EVENTS, Pace
 
 
 def turn(pace: Pace, packets: list[int], took: float = 0.001) -> float:
@@ -36,3 +36,13 @@ def test_a_burst_is_remembered_for_a_while() -> None:
 def test_while_more_are_ready_than_a_turn_serves_there_is_no_rest() -> None:
     assert turn(Pace(), [BURST] * MOST_EVENTS) == 0.0
     assert turn(Pace(), [BURST] * (MOST_EVENTS - 1)) == LONGEST
+
+
+@pytest.mark.parametrize("packets", [[1], [1] * 50, [30, 2, 2, 2, 2], [30] * 5, [BURST - 1, BURST, ENOUGH - 1, ENOUGH]])
+def test_reads_may_be_told_one_by_one_or_in_sum(packets: list[int]) -> None:
+    pace = Pace()
+    pace.begin()
+    small = sum(each < ENOUGH for each in packets)
+    bursts = sum(each >= BURST for each in packets)
+    pace.passed(len(packets), small, bursts)
+    assert pace.rest_after(0.001, len(packets)) == turn(Pace(), packets)

@@ -8,20 +8,17 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.node.proxy import short_way
 from headwater.node.proxy.pair import LARGEST_READ
-from headwater.node.proxy.short_way import PassOn
 from headwater.node.proxy.tapping import LARGEST_KEPT
-from tests.node.extension import built
 from tests.node.proxy.relaying import (
     PATIENCE,
     Running,
+    Way,
     accepted,
     connect_packet,
     does_not_come,
@@ -38,20 +35,8 @@ from tests.node.proxy.relaying import (
 CUTS = st.lists(st.integers(0, 3000), max_size=6)
 
 
-SOURCE = Path(short_way.__file__).with_name("passing.c")
-
-
-@pytest.fixture(scope="module", params=["own way", "short way"])
-def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PassOn | None:
-    """How bytes go where no packet matters."""
-    if request.param == "own way":
-        return None
-    pass_on: PassOn = built(SOURCE, tmp_path_factory.mktemp("extension")).pass_on
-    return pass_on
-
-
 @pytest.fixture(scope="module")
-def shared(way: PassOn | None) -> Iterator[tuple[Running, socket.socket]]:
+def shared(way: Way) -> Iterator[tuple[Running, socket.socket]]:
     with listening() as server, relaying(port_of(server), short_way=way) as running:
         yield running, server
 
@@ -99,7 +84,7 @@ def test_what_is_no_mqtt_is_the_brokers_to_judge(shared: tuple[Running, socket.s
 
 
 @under_both_planes
-def test_many_bytes_both_ways_at_once(is_guest: bool, way: PassOn | None) -> None:
+def test_many_bytes_both_ways_at_once(is_guest: bool, way: Way) -> None:
     sent = random.Random(5).randbytes(8 << 20)
     with listening() as server, relaying(port_of(server), is_guest=is_guest, short_way=way) as running:
         client, broker = open_pair(running, server)
@@ -158,7 +143,7 @@ def test_without_an_address_of_the_broker_clients_are_closed() -> None:
 
 
 @under_both_planes
-def test_a_client_that_is_lost_is_lost_to_the_broker(is_guest: bool, way: PassOn | None) -> None:
+def test_a_client_that_is_lost_is_lost_to_the_broker(is_guest: bool, way: Way) -> None:
     with listening() as server, relaying(port_of(server), is_guest=is_guest, short_way=way) as running:
         client, broker = open_pair(running, server)
         client.sendall(b"\xc0\x00")
@@ -170,7 +155,7 @@ def test_a_client_that_is_lost_is_lost_to_the_broker(is_guest: bool, way: PassOn
 
 
 @under_both_planes
-def test_a_broker_that_dies_closes_its_clients_behind_its_last_words(is_guest: bool, way: PassOn | None) -> None:
+def test_a_broker_that_dies_closes_its_clients_behind_its_last_words(is_guest: bool, way: Way) -> None:
     with listening() as server, relaying(port_of(server), is_guest=is_guest, short_way=way) as running:
         client, broker = open_pair(running, server)
         broker.sendall(b"\xe0\x00")
@@ -196,7 +181,7 @@ def fill(connection: socket.socket) -> int:
 
 
 @pytest.mark.parametrize("slow", ["client", "broker"])
-def test_who_does_not_read_is_not_written_to(slow: str, way: PassOn | None) -> None:
+def test_who_does_not_read_is_not_written_to(slow: str, way: Way) -> None:
     """The relay holds one read at most, the sender is stopped, and nothing is lost when it goes on."""
     with listening() as server, relaying(port_of(server), short_way=way) as running:
         client, broker = open_pair(running, server)
@@ -208,8 +193,8 @@ def test_who_does_not_read_is_not_written_to(slow: str, way: PassOn | None) -> N
             assert rest(reader) == bytes(sent)
 
 
-def test_when_too_much_waits_reads_are_small() -> None:
-    with listening() as server, relaying(port_of(server), max_memory=100_000) as running:
+def test_when_too_much_waits_reads_are_small(way: Way) -> None:
+    with listening() as server, relaying(port_of(server), max_memory=100_000, short_way=way) as running:
         pairs = [open_pair(running, server) for _ in range(20)]
         for client, _ in pairs:
             client.settimeout(0.2)
@@ -222,9 +207,9 @@ def test_when_too_much_waits_reads_are_small() -> None:
             broker.close()
 
 
-def test_who_takes_nothing_for_too_long_is_cut_off() -> None:
+def test_who_takes_nothing_for_too_long_is_cut_off(way: Way) -> None:
     """A broker that is frozen: its clients end after the time that a reader has."""
-    with listening() as server, relaying(port_of(server), write_timeout=1.0) as running:
+    with listening() as server, relaying(port_of(server), write_timeout=1.0, short_way=way) as running:
         client, broker = open_pair(running, server)
         with client, broker:
             with contextlib.suppress(ConnectionError):
@@ -237,9 +222,9 @@ def test_who_takes_nothing_for_too_long_is_cut_off() -> None:
 # ---- many --------------------------------------------------------------------------------------------------------
 
 
-def test_a_thousand_connections_come_and_go() -> None:
+def test_a_thousand_connections_come_and_go(way: Way) -> None:
     """In all ways at once; nothing is left of them."""
-    with listening() as server, relaying(port_of(server)) as running:
+    with listening() as server, relaying(port_of(server), short_way=way) as running:
         serving = threading.Thread(target=serve, args=(server, 1000))
         serving.start()
         chance = random.Random(7)

@@ -27,6 +27,7 @@ from headwater.wire.packets import (
 from tests.node.proxy.relaying import (
     Notes,
     Running,
+    Way,
     connect_packet,
     does_not_come,
     in_version,
@@ -274,8 +275,8 @@ def test_hostile_bytes_raise_nothing(up: list[bytes], down: list[bytes]) -> None
 
 
 @pytest.fixture
-def held() -> Iterator[tuple[Running, socket.socket, socket.socket]]:
-    with listening() as server, relaying(port_of(server)) as running:
+def held(way: Way) -> Iterator[tuple[Running, socket.socket, socket.socket]]:
+    with listening() as server, relaying(port_of(server), short_way=way) as running:
         client, broker = open_pair(running, server)
         running.notes.holds = True
         with client, broker:

@@ -49,6 +49,13 @@ class Pace:
         if packets >= BURST:
             self._bursts = MEMORY
 
+    def passed(self, reads: int, small: int, bursts: int) -> None:
+        """So many reads, of which so many found few packets, and so many a burst (passing.c)."""
+        self._reads += reads
+        self._small += small
+        if bursts:
+            self._bursts = MEMORY
+
     def rest_after(self, took: float, events: int) -> float:
         """Seconds until the next turn, behind one that took so long and served so many sockets."""
         if self._bursts == 0:

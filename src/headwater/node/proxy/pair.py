@@ -51,6 +51,8 @@ class End:
         self.events = 0
         """What epoll is asked for."""
         self.is_registered = False
+        self.has_passage = False
+        """What comes from it is passed on by passing.c, which knows where in a packet it is, and the size of reads."""
         self.is_connecting = False
         self.is_securing = False
         """A TLS handshake with the broker is under way."""
@@ -121,7 +123,7 @@ class Pair:
         self.charge = 0
         """Bytes that it counts with among those that are not connected."""
         self.is_plain = False
-        """Its bytes may go the short way: it is open, and there are no layers."""
+        """Its bytes may go the short way (passages.py): it is open, and there are no layers."""
         self.held_back = b""
         """A SUBACK that waits to be released, and what stands behind it."""
 

@@ -9,7 +9,7 @@ direction, whatever is done in between. So the relay is made to find many messag
 - After a turn it rests, and does not even wait for its sockets, as long as that pays (pacing.py). What comes meanwhile
   is found together.
 - Bytes are looked at by the tap alone (scanner.py), with one addition per packet; where no packet matters, they do not
-  even become an object (passing.c).
+  even become an object, nor does their event: a turn is one call, and comes back with what it left (passages.py).
 
 Back-pressure. A socket that does not take all leaves the rest in `End.waiting`, and the other end is not read from
 until it has gone. So at most one read waits in each direction, and its sender meets a full socket, as without a proxy.
@@ -34,7 +34,7 @@ from headwater.node.plane.loop import Plane
 from headwater.node.plane.polling import poll_of
 from headwater.node.plane.timers import Timers
 from headwater.node.proxy.answers import with_reason
-from headwater.node.proxy.pacing import MOST_EVENTS, Pace
+from headwater.node.proxy.pacing import BURST, ENOUGH, MOST_EVENTS, Pace
 from headwater.node.proxy.pair import (
     ASKED,
     CLOSED,
@@ -47,16 +47,13 @@ from headwater.node.proxy.pair import (
     Pair,
     RelayCounters,
 )
-from headwater.node.proxy.scanner import Scanner
+from headwater.node.proxy.passages import FAILED, READ, REST, UNTOUCHED, Passages
 from headwater.node.proxy.short_way import short_way
 
 log = logging.getLogger("headwater.proxy")
 
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
-BYTES_BITS: Final = 17
-BYTES_MASK: Final = (1 << BYTES_BITS) - 1
-"""What passing.c returns."""
 SMALL_READ: Final = 1024
 """Bytes of a read while too much waits."""
 CONTROL_READ: Final = 4096
@@ -81,7 +78,11 @@ class Relay:
         self.fd = self.epoll.fileno()
         self.poll: Callable[[float, int], list[tuple[int, int]]] = poll_of(self.epoll)
         self.clock: Callable[[], float] = time.monotonic
-        self.short_way = short_way()
+        self.passages: Passages | None = None
+        """None: all bytes go the relay's own way."""
+        make = short_way()
+        if make is not None:
+            self.passages = Passages(make(self.epoll, ENOUGH, BURST))
         self.is_listening = False
         self.is_closed = False
         self._closing: list[socket.socket] = []
@@ -115,29 +116,68 @@ class Relay:
             return
         began = self.clock()
         self._pace.begin()
-        events = self.poll(0.0, MOST_EVENTS)
-        ends = self.ends
-        for fd, mask in events:
-            end = ends.get(fd)
-            if end is None:
-                continue
-            try:
-                if mask & WRITABLE:
-                    self._writable(end)
-                if mask & ~WRITABLE and end.is_registered:
-                    self._readable(end, mask)
-            except Exception:  # one connection's end must never be the proxy's
-                self.counters.failures += 1
-                log.exception("serving a connection failed")
-                self.end(end.pair)
+        served = self._serve_by_poll() if self.passages is None else self._serve_by_passages(self.passages)
         if self._closing:
             self.close_sockets()
         now = self.clock()
-        rest = self._pace.rest_after(now - began, len(events)) if events else 0.0
+        rest = self._pace.rest_after(now - began, served) if served else 0.0
         self._listen(rest == 0.0)
         if rest:
             self.timers.at(now + rest, self.turn)
             self.plane.wake()
+
+    def _serve_by_poll(self) -> int:
+        """All that are ready; how many."""
+        events = self.poll(0.0, MOST_EVENTS)
+        for fd, mask in events:
+            self._serve(fd, mask, UNTOUCHED, b"")
+        return len(events)
+
+    def _serve_by_passages(self, passages: Passages) -> int:
+        """The same, most of it in one step."""
+        served, reads, small, bursts, from_clients, from_broker, left = passages.serve(
+            MOST_EVENTS, self.max_memory - self.used
+        )
+        self._pace.passed(reads, small, bursts)
+        self.counters.bytes_from_clients += from_clients
+        self.counters.bytes_from_broker += from_broker
+        if left is not None:
+            for fd, _, kind, data in left:
+                if kind == REST:  # before anything else is sent there
+                    end = self.ends[fd]
+                    if end.other is not None:
+                        self._let_wait(end.other, data)
+                        self.watch(end)
+            for fd, mask, kind, data in left:
+                if kind != REST:
+                    self._serve(fd, mask, kind, data)
+        return served
+
+    def _serve(self, fd: int, mask: int, kind: int, data: bytes) -> None:
+        """One that is ready, and what is done of it already."""
+        end = self.ends.get(fd)
+        if end is None:
+            return
+        pair = end.pair
+        passages = self.passages if pair.is_plain else None
+        try:
+            if passages is not None:
+                passages.close(pair)
+            if kind == READ:
+                self._got(end, data)
+            elif kind == FAILED:
+                self._failed(end)
+            else:
+                if mask & WRITABLE:
+                    self._writable(end)
+                if mask & ~WRITABLE and end.is_registered:
+                    self._readable(end, mask)
+            if self.passages is not None and pair.is_plain:
+                self.passages.open(pair)
+        except Exception:  # one connection's end must never be the proxy's
+            self.counters.failures += 1
+            log.exception("serving a connection failed")
+            self.end(pair)
 
     def close_sockets(self) -> None:
         closing = self._closing
@@ -200,9 +240,6 @@ class Relay:
         if self.used > self.max_memory:
             size = SMALL_READ
         carrier = end.carrier
-        pair = end.pair
-        if pair.is_plain and self.short_way is not None and self._takes_short_way(end, size):
-            return
         try:
             data = end.recv(size) if carrier is None else carrier.recv(size)
         except BlockingIOError:
@@ -210,13 +247,14 @@ class Relay:
         except OSError:
             self._failed(end)
             return
+        self._got(end, data)
+
+    def _got(self, end: End, data: bytes) -> None:
+        """Bytes came; none: nothing more comes."""
         if not data:
             self._ended(end)
             return
-        self._read(pair, end, data)
-
-    def _read(self, pair: Pair, end: End, data: bytes) -> None:
-        """Bytes came."""
+        pair = end.pair
         self._count(end, len(data))
         if not end.is_client:
             self._from_broker(pair, end, data)
@@ -224,46 +262,6 @@ class Relay:
             self.opening.received(pair, data)
         else:
             self._from_client(pair, end, data)
-
-    def _takes_short_way(self, end: End, size: int) -> bool:
-        """Read and pass on in one step (passing.c). False: it has to go the other way, and nothing was read."""
-        tap = end.pair.tap
-        other = end.other
-        if other is None or self.short_way is None:
-            return False
-        scanner: Scanner | None = None
-        skip = -1
-        if tap is not None and not tap.is_blind:
-            scanner = tap.of_client if end.is_client else tap.of_broker
-            skip = scanner.simple_skip
-            if skip < 0:
-                return False
-        types = 0 if scanner is None else scanner.types
-        try:
-            result = self.short_way(end.fd, other.fd, size, skip, types, end.is_client)
-        except OSError:
-            self._failed(end)
-            return True
-        if isinstance(result, int):
-            self._passed(end, scanner, result)
-        elif isinstance(result, bytes):
-            if result:
-                self._read(end.pair, end, result)
-            else:
-                self._ended(end)
-        elif isinstance(result, tuple):
-            self._passed(end, scanner, result[0])
-            self._let_wait(other, result[1])
-            self.watch(end)
-        return True
-
-    def _passed(self, end: End, scanner: Scanner | None, result: int) -> None:
-        """The short way has passed on what came."""
-        self._count(end, result & BYTES_MASK)
-        if scanner is not None:
-            packets = result >> BYTES_BITS & BYTES_MASK
-            scanner.skipped(packets, result >> 2 * BYTES_BITS)
-            self._pace.read(packets)
 
     def _count(self, end: End, got: int) -> None:
         """A read brought so many bytes."""
@@ -448,6 +446,8 @@ class Relay:
     def _close(self, end: End) -> None:
         if end.fd < 0:
             return
+        if self.passages is not None:
+            self.passages.close(end.pair)
         self._unregister(end)
         self.used -= len(end.waiting)
         end.waiting = b""
@@ -472,6 +472,8 @@ class Relay:
         its system would throw away what it has not read yet."""
         client = pair.client
         assert client is not None
+        if self.passages is not None:
+            self.passages.close(pair)
         is_whole = not client.waiting and not pair.held_back and (pair.tap is None or pair.tap.of_broker.is_between)
         self.drop_broker(pair)
         self.used -= len(client.waiting)

@@ -11,10 +11,8 @@ try:
 except ImportError:
     passing = None
 
-PassOn = Callable[[int, int, int, int, int, bool], object]
 
-
-def short_way() -> PassOn | None:
-    """None: everything goes by the relay's own way."""
-    found: PassOn | None = None if passing is None else passing.pass_on
+def short_way() -> Callable[..., Any] | None:
+    """What makes `Passages` of an epoll. None: everything goes by the relay's own way."""
+    found: Callable[..., Any] | None = None if passing is None else passing.Passages
     return found
