@@ -73,6 +73,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "cluster.tls.crl": CLUSTER_TLS,
     "cluster.tls.minimum_version": CLUSTER_TLS,
     "cluster.tls.identity": CLUSTER_TLS,
+    "edge.follow_advice": {"advice.enabled": True},
     "edge.name": {"cluster.name": "c", "edge.roles": ["receiving"]},
     "proxy.broker": {"cluster.name": "c"},
     "proxy.password": {"proxy.username": "u"},

@@ -230,6 +230,8 @@ class Broker:
             self._look_at_the_clock()
             self.server.advising = Advising(self.server, self.config.advice)
             self.server.advising.start()
+            if self.cluster is not None and self.cluster.owning is not None and self.config.edge.follow_advice:
+                self.server.advising.hand_to("split", self.cluster.owning.splits.advised)
 
     async def snapshot(self) -> Snapshot:
         """Copy sessions and messages, as they are on disk after the same commit, inside the data folder; who asks for

@@ -385,6 +385,8 @@ class Config(Settings):
             raise ValueError(
                 'a delivery node (edge.roles) needs a store: set store.enabled = true, or edge.roles = ["receiving"]'
             )
+        if edge.follow_advice and not self.advice.enabled:
+            raise ValueError("`edge.follow_advice` needs advice: set advice.enabled = true")
         if not edge.delivers and (self.store.enabled or edge.owns):
             raise ValueError("a node without the role delivery (edge.roles) has neither `edge.owns` nor a store")
         return self

@@ -46,6 +46,11 @@ class EdgeSettings(Settings):
         description="Seconds that what comes from another node waits at most for a former owner to have what was "
         "before it; then messages of one publisher may be stored in two places out of order.",
     )
+    follow_advice: bool = Field(
+        default=False,
+        description="Whether advice to split the load of this node's store (docs/advice.md) is followed: filters go to "
+        "other delivery nodes of the edge. It needs `advice.enabled`.",
+    )
     rest: str = Field(
         default="",
         max_length=200,

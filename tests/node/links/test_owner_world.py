@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from headwater.edge.messages import View
+from headwater.edge.messages import View, is_view
 from headwater.edge.owners import Owners
 from headwater.edge.ownership import Table
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.owning import Owning
+from headwater.node.links.post import Post, Service
 from tests.node.links.owner_world import OwnerWorld, run
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -36,6 +37,11 @@ def test_nothing_depends_on_what_is_held(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(400, 420))
 def test_a_new_owner_stores_nothing_before_the_former_one_has_what_was_before(seed: int) -> None:
     run(seed, 400, hold=600.0)
+
+
+@pytest.mark.parametrize("seed", range(500, 520))
+def test_where_nothing_breaks_no_message_of_any_qos_is_lost(seed: int) -> None:
+    assert run(seed, 400, breaks=False).breaks == 0
 
 
 def test_there_were_moves_and_crashes() -> None:
@@ -114,6 +120,14 @@ def says_what_is_not_on_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Owning, "_when_durable", when_durable)
 
 
+def tells_nothing_of_qos_0(patch: pytest.MonkeyPatch) -> None:
+    def note(self: Post, node: str, service: Service, body: bytes, is_needed: bool = False) -> bool:
+        return is_view(body) or before(self, node, service, body, is_needed)
+
+    before = Post.note
+    patch.setattr(Post, "note", note)
+
+
 MUTANTS: list[Patch] = [
     stores_by_its_own_view,
     does_not_tell_one_node,
@@ -122,6 +136,7 @@ MUTANTS: list[Patch] = [
     forgets_its_own_view,
     takes_what_is_behind_at_once,
     says_what_is_not_on_disk,
+    tells_nothing_of_qos_0,
 ]
 
 
@@ -131,7 +146,7 @@ def test_a_barrier_that_is_left_out_is_found(mutant: Patch, monkeypatch: pytest.
     monkeypatch.setattr(OwnerWorld, "patience", 30)
     for seed in range(60):
         try:
-            run(seed, 400, hold=600.0)
+            run(seed, 400, hold=600.0, breaks=seed % 3 > 0)
         except AssertionError:
             return
     raise AssertionError(f"60 worlds did not find that a node {mutant.__name__.replace('_', ' ')}")

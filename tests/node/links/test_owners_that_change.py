@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.node.advice.document import Advice
+from headwater.node.config import ConfigError, load_config
 from tests.node.links.edges import EdgeNet, EdgeNode, client_of
 from tests.node.links.memory import publish
 
@@ -175,3 +177,33 @@ def test_an_order_without_an_answer() -> None:
     net.settle()
     assert node.owning.owners.owner("plant/2") == "b"  # it was carried out all the same
     assert len(answers) == 1
+
+
+def advice(*parts: tuple[str, ...]) -> Advice:
+    return Advice("split", "s-a", 1, 0.0, 1e12, parts=parts)
+
+
+def test_a_load_is_split_as_advised() -> None:
+    net = EdgeNet(EdgeNode("r", roles=["receiving"]), EdgeNode("a", owns=["plant/#"]), EdgeNode("b"), EdgeNode("c"))
+    node = net.node("a")
+    node.owning.splits.advised("another", advice(("plant/9/#",), ("plant/#",)))
+    node.owning.splits.advised("s-a", advice(("plant/2/#", "plant/3/#"), ("plant/#",), ("plant/4/#",), ("x",)))
+    for _ in range(6):
+        node.broker.turn()
+        net.later(0.1)
+        node.owning.splits.go_on()
+    table = {each.filter: each.node for each in net.node("r").owning.owners.view.table}
+    assert table == {"plant/#": "a", "plant/2/#": "b", "plant/3/#": "b", "plant/4/#": "c", "x": "b"} or table == {
+        "plant/#": "a", "plant/2/#": "b", "plant/3/#": "b", "plant/4/#": "c"
+    }  # fmt: skip
+    node.owning.splits.advised("s-a", None)
+    node.broker.turn()
+    net.later(1.0)
+    assert {each.filter: each.node for each in net.node("r").owning.owners.view.table} == table
+
+
+def test_advice_is_followed_if_that_was_set() -> None:
+    settings = {"cluster.name": "c", "edge.name": "n", "edge.roles": ["receiving"], "edge.follow_advice": True}
+    with pytest.raises(ConfigError, match=r"advice\.enabled"):
+        load_config(None, settings, {})
+    assert load_config(None, {**settings, "advice.enabled": True}, {}).edge.follow_advice

@@ -36,6 +36,7 @@ from headwater.node.edge_settings import EdgeSettings
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.figures import EdgeSeen
 from headwater.node.links.post import Service
+from headwater.node.links.splitting import LoadSplits
 from headwater.node.links.view import MQTT_KEY, PHASE_KEY
 from headwater.node.plane.timers import Timer
 from headwater.peering.frames.frame import MalformedFrame
@@ -94,6 +95,11 @@ class Owning(Service):
         """Of these, how often for longer than may be."""
         self.moved_in = 0
         self.moved_out = 0
+        self.splits = LoadSplits(
+            self.owners,
+            lambda node: node in links.up,
+            lambda node, filter, done: self.order(node, filter, False, False, done),
+        )
         self._scope = TableScope(links.node, Table())
         self._fanouts: dict[Table, Fanouts] = {}
         self._waiting: dict[str, float] = {}
@@ -121,7 +127,7 @@ class Owning(Service):
         self._scope.table = owners.view.table
         store = self.server.hot.own_fanouts.store
         if isinstance(store, Storing):
-            self.store_id = store.coordinator.store_id
+            self.store_id = self.splits.store_id = store.coordinator.store_id
             self.server.hot.own_fanouts.store = store.within(self._scope)
 
     def start(self) -> None:
@@ -289,6 +295,9 @@ class Owning(Service):
         self._pieces.pop(node, None)
         self.links.spooling.keep(HEARD + node.encode(), None)
         self.look_soon()
+
+    def beat(self, now: float) -> None:
+        self.splits.go_on()
 
     def has_room(self, node: str, body: bytes) -> bool:
         """A view that gives topics to this node waits for those that had them."""
