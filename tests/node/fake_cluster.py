@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.edge.status import DELIVERY, SETTLED, EdgeNode, EdgeStatus, Ownership, Stretch, Unowned
+from headwater.node.links.figures import EdgeSeen
 from headwater.node.links.view import DRAINED, DRAINING, ClusterView, DrainView, LinkView, NodeView, RouteView
 
 METHODS = ("flood", "subscribe", "bloom")
@@ -31,6 +32,11 @@ def node(name: str, **others: Any) -> NodeView:
     return NodeView(**{**usual, "node": name, **others})
 
 
+class FakeOwning:
+    def figures(self) -> EdgeSeen:
+        return EdgeSeen(12, 13, 14, 15, 16, 17, 18, 19)
+
+
 class FakeCluster:
     """The facade of `headwater.node.links.cluster.Cluster`; `orders` is what it was told."""
 
@@ -39,8 +45,8 @@ class FakeCluster:
         self.links = [link("b"), link("c", state="down", reason="refused", round_trip=None)] if links is None else links
         self.method = "subscribe"
         self.orders: list[tuple[Any, ...]] = []
+        self.owning: FakeOwning | None = FakeOwning()
         self.not_ready = ""
-        self.owning: Any = None
         self.left: list[int] = []
         """Sessions that are left when the cluster is seen, one look after the other, while it is drained."""
 

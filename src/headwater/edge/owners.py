@@ -188,8 +188,8 @@ class Owners:
         before = self.heard.get(node)
         if before is None or not self.part.delivers:
             return set()
-        losers = self._losers(before.table, view.table) - {self.node, node}
-        return {each for each in losers if each in self.declared and self._seen(each, node) < view.number}
+        losers = (self._losers(before.table, view.table) - {self.node, node}) & set(self.members())
+        return {each for each in losers if self._seen(each, node) < view.number}
 
     def _seen(self, node: str, of: str) -> int:
         return self.seen.get(node, {}).get(of, 0)
