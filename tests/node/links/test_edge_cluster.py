@@ -153,3 +153,30 @@ def test_nodes_say_where_they_are_read(tmp_path: Path) -> None:
             await until(lambda: all(each.state == "live" and each.ready for each in status(r).nodes))
 
     run(body())
+
+
+def test_a_node_takes_clients_when_it_knows_who_owns_what(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with node(tmp_path, "a", edge={"owns": ["plant/#"]}) as a:
+            for number in range(3):
+                async with node(tmp_path, "r", a, edge={"roles": ["receiving"]}) as r:
+                    async with Client(HOST, r.port) as device:
+                        await device.publish("plant/1", b"%d" % number, qos=1)
+                    await until(lambda: len(stored(a, "plant/1")) == number + 1)  # noqa: B023
+                    assert status(r).unowned.topics == 0
+
+    run(body())
+
+
+def test_an_owner_does_not_leave_with_its_topics(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with three(tmp_path) as [a, b, _]:
+            with pytest.raises(ValueError, match=r"node a owns plant/#: give that to other nodes first"):
+                cluster_of(a).drain("a", False)
+            await cluster_of(a).own_filter("plant/#", "b", False)
+            await until(lambda: not status(a).moves and status(a).owner_of("plant/#") == "b")
+            await until(lambda: not cluster_of(a).owning.owners.claims)  # type: ignore[union-attr]
+            cluster_of(a).drain("a", False)
+            await until(lambda: len(status(b).nodes) == 2)
+
+    run(body())

@@ -116,11 +116,19 @@ class CatchingUp:
         for link in list(links.up.values()):
             if not self._has_compared:
                 self._compare(link)
-        is_informed = links.sessions is None or links.sessions.is_informed
+        is_informed = self._is_informed
         if self._has_compared and (is_informed or is_over):
-            self._is_ready("" if is_informed else f"not all nodes told of their sessions in {self._wait:g} s")
+            what = "sessions and topics" if links.owning else "sessions"
+            self._is_ready("" if is_informed else f"not all nodes told of their {what} in {self._wait:g} s")
         else:
             self._look_again()
+
+    @property
+    def _is_informed(self) -> bool:
+        links = self._links
+        if links.owning is not None and not links.owning.is_informed:
+            return False
+        return links.sessions is None or links.sessions.is_informed
 
     def _is_ready(self, although: str) -> None:
         self.stop()

@@ -245,6 +245,8 @@ class Cluster:
             raise ValueError(
                 f"node {node} is a proxy: clients and sessions are its home broker's; stop it, or have it leave"
             )
+        if self.owning is not None and not stays:
+            self.owning.may_leave()
         with self._server.turn():
             self._draining.begin(stays)
             self._catching_up.stop()

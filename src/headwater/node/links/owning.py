@@ -146,6 +146,11 @@ class Owning(Service):
         """Nodes that may send messages and say by which view."""
         return [node for node, end in self.links.spooling.ends.items() if end.has_service(self.name)]
 
+    @property
+    def is_informed(self) -> bool:
+        """Whether all nodes that are linked have told what they own: what is published before has no owner."""
+        return all(node in self.owners.declared for node in self._members() if node in self.links.up)
+
     # ---- views ---------------------------------------------------------------------------------------------------
 
     def look_soon(self) -> None:
@@ -271,6 +276,15 @@ class Owning(Service):
         return list(self._fanouts.values())
 
     # ---- nodes ---------------------------------------------------------------------------------------------------
+
+    def may_leave(self) -> None:
+        """Raises ValueError if nobody would own what this node owns."""
+        owned = sorted(self.owners.claims)
+        if owned:
+            raise ValueError(
+                f"node {self.node} owns {', '.join(owned[:3])}{' and more' if len(owned) > 3 else ''}: give that to "
+                "other nodes first (headwater edge split FILTER --to NODE), or drain it with --stay"
+            )
 
     def joined(self, node: str, end: PeerEnd) -> None:
         """It is a member from now on: first of all it is told by which view messages come."""
