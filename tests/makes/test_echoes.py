@@ -3,6 +3,7 @@ before it noted that it was acknowledged: nobody else gets a message of QoS 2 tw
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headwater.wire.packets import Connect, Publish, SubscribeRequest
-from headwater_lab.check_broker.contestants import Node
+from headwater_lab.check_broker.contestants import Node, running
 from headwater_lab.makes.fabric import OURS, Member, connected, fabric
 from headwater_lab.makes.hand import Closed, Hand
 from headwater_lab.makes.nodes import MAKES
@@ -22,6 +23,8 @@ RATE = 300.0
 """Messages in a second: enough that some are under way at each moment."""
 SECONDS = 1.0
 PATIENCE = 40.0
+BETWEEN = 0.05
+"""Seconds between two attempts to connect to a broker that starts."""
 
 
 class Load:
@@ -63,6 +66,7 @@ class Load:
                 break
             except (Closed, OSError):  # it is starting
                 assert time.monotonic() < deadline
+                time.sleep(BETWEEN)
         hand = self._subscriber
         hand.until(lambda: topic in {each.topic for each in hand.messages}, patience=PATIENCE)
 
@@ -84,6 +88,41 @@ def test_who_is_killed_brings_no_message_twice(tmp_path: Path, victim: str) -> N
             load.go_on(SECONDS)
         load.wait_for_what_is_published_at(home)
         assert max(load.copies().values()) == 1
+
+
+def test_what_rabbitmq_sends_again_after_kill_has_dup(tmp_path: Path) -> None:
+    """Without any proxy. By this an echo that comes again is told from a client's message that is like it."""
+    rabbitmq = there(next(make for make in MAKES if make.name == "rabbitmq"))
+    with running(rabbitmq.make, tmp_path) as nodes:
+        broker = nodes[-1]
+        sent = [b"%d" % number for number in range(5)]
+        with Hand(broker.port) as subscriber, Hand(broker.port) as publisher:
+            subscriber.connect("session", Connect(clean_start=False))
+            subscriber.subscribe(SubscribeRequest(TOPIC, 1))
+            subscriber.withholds = True
+            publisher.connect("publisher")
+            for payload in sent:
+                publisher.publish(Publish(TOPIC, payload, 1))
+            subscriber.until(lambda: subscriber.payloads() == sent)
+            assert not any(each.dup for each in subscriber.messages)
+        kill(broker)
+        again = connected_again(broker)
+        with again:
+            again.until(lambda: again.payloads() == sent)
+            assert all(each.dup for each in again.messages)
+
+
+def connected_again(broker: Node) -> Hand:
+    """RabbitMQ listens before it takes clients."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with contextlib.suppress(Closed, OSError), contextlib.ExitStack() as stack:
+            hand = stack.enter_context(Hand(broker.port))
+            assert hand.connect("session", Connect(clean_start=False)).session_present
+            stack.pop_all()
+            return hand
+        time.sleep(BETWEEN)
+    raise AssertionError("RabbitMQ takes no clients")
 
 
 def want(home: Member) -> None:
