@@ -75,8 +75,7 @@ class SomeSource:
         ]
         return {"files": described, "first": self.store.first, "next": self.store.next}
 
-    def fetch(self, path: str) -> Iterator[bytes]:
-        name = path.split("/files/")[1]
+    def fetch(self, hand_over: str, name: str) -> Iterator[bytes]:
         self.fetched.append(name)
         data = (self._folder / f"copy{self._copies}" / name).read_bytes()
         yield self.spoil(name, data)

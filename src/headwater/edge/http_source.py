@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
+from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from headwater.edge.taking_over import SourceAway, SourceRefuses
@@ -29,8 +29,8 @@ class HttpSource:
         found: dict[str, Any] = json.loads(b"".join(self._read(path, data)))
         return found
 
-    def fetch(self, path: str) -> Iterator[bytes]:
-        return self._read(quote(path), None)
+    def fetch(self, hand_over: str, name: str) -> Iterator[bytes]:
+        return self._read(f"/{hand_over}/file?{urlencode({'name': name})}", None)
 
     def _read(self, path: str, data: bytes | None) -> Iterator[bytes]:
         request = Request(f"{self.url}{PATH}{path}", data, self._headers)

@@ -60,8 +60,8 @@ class Source(Protocol):
     def ask(self, path: str, order: dict[str, Any] | None = None) -> dict[str, Any]:
         """Below /v1/hand-over; an order is posted."""
 
-    def fetch(self, path: str) -> Iterator[bytes]:
-        """A file."""
+    def fetch(self, hand_over: str, name: str) -> Iterator[bytes]:
+        """A file of the last copy."""
 
 
 class Took(NamedTuple):
@@ -215,7 +215,7 @@ class _TakeOver:
         size = 0
         unfinished = path.with_name(f"{path.name}.unfinished")
         with open(unfinished, "wb") as file:
-            for data in self._source.fetch(f"/{self._id}/files/{name}"):
+            for data in self._source.fetch(self._id, name):
                 sha256.update(data)
                 size += len(data)
                 if size > wanted["size"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
@@ -93,8 +93,10 @@ async def copy_for_hand_over(reach: TheReach, id: Id) -> CopyView:
     return CopyView(**await _ask(reach, "copy_for_hand_over", hand_over=id))
 
 
-@hand_over_routes.get("/{id}/files/{name:path}", response_class=FileResponse)
-async def file_for_hand_over(reach: TheReach, id: Id, name: str) -> FileResponse:
+@hand_over_routes.get("/{id}/file", response_class=FileResponse)
+async def file_for_hand_over(
+    reach: TheReach, id: Id, name: Annotated[str, Query(max_length=LONGEST_NAME, description="As the copy names it.")]
+) -> FileResponse:
     """A file of the last copy."""
     return FileResponse(await _ask(reach, "file_for_hand_over", hand_over=id, name=name))
 

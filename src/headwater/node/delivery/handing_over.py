@@ -119,7 +119,7 @@ class HandingOver:
         """Where a file of the last copy is. Raises HandOverRefused."""
         self._check(hand_over)
         folder = None if self._copy is None else self._copy / MESSAGES
-        path = None if folder is None else (folder / name).resolve()
+        path = None if folder is None or "\0" in name else (folder / name).resolve()
         if folder is None or path is None or not path.is_relative_to(folder.resolve()) or not path.is_file():
             raise HandOverRefused(f"the copy has no file {name!r}")
         return str(path)
