@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
 
 import numpy
 
 from headwater.message import UserProperties
 from headwater.routing.conditions.condition import Sieve
 from headwater.store.chunk import Chunk
+from headwater.store.entry import microseconds
 from headwater.store.portions import portions
 
 ROWS: Final = 200
@@ -39,10 +43,21 @@ class Where:
                 found.append(row)
         return chunk if len(found) == len(chunk) else chunk.take(numpy.array(found, numpy.intp))
 
+    def holds_for(self, row: Mapping[str, Any]) -> bool:
+        """Of a message as JSON has it, read."""
+        encoded = row.get("payload_base64")
+        payload = b64decode(encoded) if encoded is not None else (row["payload"] or "").encode()
+        pairs, kind = _fields(row["properties"]) if row["properties"] else (None, None)
+        arrival = microseconds(datetime.fromisoformat(row["arrival"])) / 1e6
+        return self._sieve.passes(row["topic"], payload, pairs, kind, arrival)
+
 
 def _properties(record: bytes) -> tuple[UserProperties | None, str | None]:
     """User properties and content type, as they are stored (node/delivery/properties.py)."""
     if not record:
         return None, None
-    fields = json.loads(record)
-    return [(name, value) for name, value in fields.get("user", [])], fields.get("content_type")
+    return _fields(json.loads(record))
+
+
+def _fields(fields: Mapping[str, Any]) -> tuple[UserProperties | None, str | None]:
+    return [(name, value) for name, value in fields.get("user") or []], fields.get("content_type")

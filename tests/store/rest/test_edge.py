@@ -79,6 +79,26 @@ def test_a_range_that_crosses_a_split_is_answered_from_both_stores(two: Two) -> 
     assert row == {"store": "b", **b.get("/v1/messages", {"scope": "store"})["messages"][0]}
 
 
+def test_conditions_on_the_content_are_asked_of_what_is_merged(two: Two) -> None:
+    edge, a, b = two
+    edge.holds(a, "x/a")
+    edge.holds(b, "x/b")
+    for number in range(10):
+        served, topic = (a, "x/a") if number % 2 else (b, "x/b")
+        properties = json.dumps({"user": [["n", str(number)]], "content_type": "t"}).encode() if number > 4 else b""
+        body = b"\xff" if number == 3 else json.dumps({"value": number // 2}).encode()
+        served.writer.take(topic, body, arrival=NOON + number * SECOND, properties=properties)
+        served.writer.sync()
+    for node in (a, b):
+        for form in ("json", "ndjson"):
+            answer = node.call("GET", "/v1/messages", {"filter": "value > 1", "format": form})
+            rows = answer.json()["messages"] if form == "json" else map(json.loads, answer.text.splitlines())
+            assert [json.loads(row["payload"])["value"] for row in rows] == [2, 2, 3, 3, 4, 4]
+        page = node.get("/v1/messages", {"filter": "value > 1", "limit": 3})
+        assert names(page) == ["b:3", "a:3", "b:4"]
+        assert names(node.get("/v1/messages", {"filter": "value > 1", "after": page["next"]})) == ["a:4", "b:5", "a:5"]
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7])
 def test_pages_follow_their_cursor(two: Two, limit: int) -> None:
     _, a, b = split(two)

@@ -71,7 +71,9 @@ class Merging:
     def __init__(self, context: Context, caller: Caller, query: Query, several: Several, may_lack: bool) -> None:
         self._context = context
         self._caller = caller
-        self._query = query
+        self._query = query._replace(where=None)
+        self._where = query.where
+        """Asked of what is merged: what it remembers is of this answer, whichever stores that comes from."""
         self._several = several
         self._may_lack = may_lack
         self.missing: list[Missing] = []
@@ -91,7 +93,8 @@ class Merging:
             await self._fill(size)
             while (found := self._merge.take()) is not None:
                 self.held -= _size_of(found[1])
-                yield found
+                if self._where is None or self._where.holds_for(found[1]):
+                    yield found
             if self._merge.is_over:
                 return
 
@@ -145,6 +148,8 @@ class Merging:
             async with contextlib.aclosing(context.threads.each(_rows(context, query, size, rows))) as steps:
                 async for is_full in steps:
                     ended = not is_full
+        if self._where is not None:
+            rows = orjson.loads(orjson.dumps(rows))  # properties are text until then
         end = max(until - 1, query.after or 0) if self._caller.sees_all else 0
         return rows, end if ended else None
 
