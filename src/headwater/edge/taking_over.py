@@ -12,6 +12,7 @@ round, after it with the last step. What was fetched already is not fetched agai
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -110,7 +111,8 @@ class _TakeOver:
         if taking is not None and taking.step == READY:
             fence = fence or self._fence_there()
             if fence is not None and fence.hand_over == taking.hand_over:
-                return self._adopted(taking, 0.0)
+                with contextlib.closing(self._opened()) as store:
+                    return self._adopted(taking, store)
             self._tell("the source has kept its store: what has come since is fetched")
         if fence is not None:
             raise TakeOverError(f"the store {fence.store} was handed over to {fence.to}, not in this hand-over")
@@ -150,18 +152,19 @@ class _TakeOver:
         self._source.ask(f"/{self._id}/freeze", {"seconds": self._freeze})
         for _ in range(LAST_ROUNDS):
             _, copied = self._round()
-            taking = self._checked(copied)
-            crash_point("hand-over-checked")
-            write_taking(self._folder, taking)
-            crash_point("hand-over-ready")
-            try:
-                self._source.ask(f"/{self._id}/fence", {"position": taking.position})
-            except SourceRefuses as error:
-                self._tell(f"{error}; once more")
-                write_taking(self._folder, taking._replace(step=COPYING))
-                continue
-            crash_point("hand-over-before-adopt")
-            return self._adopted(taking, began)
+            with contextlib.closing(self._opened()) as store:
+                taking = self._checked(store, copied)
+                crash_point("hand-over-checked")
+                write_taking(self._folder, taking)
+                crash_point("hand-over-ready")
+                try:
+                    self._source.ask(f"/{self._id}/fence", {"position": taking.position})
+                except SourceRefuses as error:
+                    self._tell(f"{error}; once more")
+                    write_taking(self._folder, taking._replace(step=COPYING))
+                    continue
+                crash_point("hand-over-before-adopt")
+                return self._adopted(taking, store, began)
         raise TakeOverError("more came with every round, though the source is frozen; the store is the source's")
 
     # ---- copying -------------------------------------------------------------------------------------------------
@@ -191,10 +194,9 @@ class _TakeOver:
     def _is_there(self, path: Path, wanted: dict[str, Any]) -> bool:
         """From an earlier round. Sorted files never change, so they are read once: publishers may be waiting."""
         key = (wanted["name"], wanted["size"], wanted["sha256"])
-        if key in self._sorted:
-            return True
         try:
-            is_whole = path.stat().st_size == wanted["size"] and _sum_of(path) == str(wanted["sha256"])
+            is_whole = path.stat().st_size == wanted["size"]
+            is_whole = bool(is_whole and (key in self._sorted or _sum_of(path) == wanted["sha256"]))
         except FileNotFoundError:
             return False
         if is_whole and path.suffix == SORTED:
@@ -229,21 +231,16 @@ class _TakeOver:
         if path.suffix == SORTED:
             self._sorted.add((name, wanted["size"], wanted["sha256"]))
 
-    def _checked(self, copied: dict[str, Any]) -> Taking:
+    def _checked(self, store: DiskStore, copied: dict[str, Any]) -> Taking:
         """That the copy is a store with all that it should have."""
-        with_store = self._opened()
-        try:
-            held = with_store.statistics()
-            expected = (self._store, copied["first"], copied["next"])
-            if (with_store.id, held.first, held.next) != expected:
-                raise TakeOverError(
-                    f"the copy is of {with_store.id}, positions {held.first} to {held.next - 1}; expected were "
-                    f"{expected[0]}, {expected[1]} to {expected[2] - 1}"
-                )
-            if with_store.note():
-                with_store.forget_note()
-        finally:
-            with_store.close()
+        expected = (self._store, copied["first"], copied["next"])
+        if (store.id, store.first, store.next) != expected:
+            raise TakeOverError(
+                f"the copy is of {store.id}, positions {store.first} to {store.next - 1}; expected were "
+                f"{expected[0]}, {expected[1]} to {expected[2] - 1}"
+            )
+        if store.note():
+            store.forget_note()
         return Taking(self._store, self._id, self._source.url, READY, copied["next"] - 1)
 
     def _opened(self) -> DiskStore:
@@ -251,18 +248,13 @@ class _TakeOver:
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
-    def _adopted(self, taking: Taking, began: float) -> Took:
+    def _adopted(self, taking: Taking, store: DiskStore, began: float = 0.0) -> Took:
+        """The store is open, and from now on ours."""
         adopt(self._folder)
         crash_point("hand-over-adopted")
-        store = DiskStore(self._folder, create=False, seal_in_background=False)
-        try:
-            held = store.statistics()
-        finally:
-            store.close()
         pause = time.monotonic() - began if began else 0.0
-        took = Took(
-            taking.store, taking.hand_over, taking.position, held.next - held.first, self._rounds, self._fetched, pause
-        )
+        count = store.next - store.first
+        took = Took(taking.store, taking.hand_over, taking.position, count, self._rounds, self._fetched, pause)
         self._tell(
             f"the store {took.store} is here, up to {took.position:,}; the source took nothing for {pause:.3f} s"
         )
