@@ -52,6 +52,22 @@ def test_what_is_gone(store: MemoryStore) -> None:
     assert source.at(6) is None
 
 
+def test_messages_here_and_there(store: MemoryStore) -> None:
+    writer = Writer(store)
+    for _ in range(25_000):
+        writer.take()
+    writer.append()
+    store.sync()
+    source = Source(store, "r")
+    wanted = [1, 2, 500, 20_000, 20_001, 25_000, 30_000]
+    found = source.at_each(wanted)
+    assert list(found) == wanted[:-1]
+    assert all(entry.position == position for position, entry in found.items())
+    assert source.at_each([]) == {}
+    store.trim(2**62)
+    assert source.at_each(wanted) == {}
+
+
 def test_which_retained_message_is_replaced(store: MemoryStore) -> None:
     writer = Writer(store)
     for topic, retain in (("a", True), ("a", True), ("a", False), ("b", True)):

@@ -14,8 +14,9 @@ from headwater.client import Client, Properties
 from headwater.node import Broker, Config
 from headwater.node.operations.metrics import registry_of_broker
 from headwater.store.retention import Retention
+from headwater.wire.packets import Connack, Disconnect
 from tests.brokers import free_port
-from tests.client.scripted import run
+from tests.client.scripted import Peer, Scripted, run
 from tests.node.forwarding.scene import (
     HOST,
     Disk,
@@ -84,6 +85,39 @@ def test_what_was_stored_before_and_while_the_remote_is_away_arrives(near_disk: 
         async with node(far_disk, port=port), node(near_disk, forward(port, qos=qos)) as near:
             await until_done(near)
         assert payloads(far_disk.store) == [str(number) for number in range(150)]
+
+    run(scenario())
+
+
+def test_an_orderly_stop_waits_for_what_is_under_way(near_disk: Disk, far_disk: Disk) -> None:
+    """So with QoS 1 nothing comes twice by it."""
+
+    async def scenario() -> None:
+        async with node(far_disk) as far:
+            for begin in range(0, 500, 100):
+                async with node(near_disk, forward(far.port)) as near:
+                    await publish(near, *range(begin, begin + 100))
+                    await until(lambda: view(near).forwarded > 0)
+            async with node(near_disk, forward(far.port)) as near:
+                await until_done(near)
+                assert view(near).sent_again == 0
+        assert payloads(far_disk.store) == [str(number) for number in range(500)]
+
+    run(scenario())
+
+
+def test_a_remote_that_takes_no_qos_above_0_gets_nothing(near_disk: Disk) -> None:
+    """It could not say that it has it."""
+
+    async def script(peer: Peer) -> None:
+        await peer.accept(Connack(properties=Properties(maximum_qos=0)))
+        assert isinstance(await peer.next_packet(), Disconnect)
+
+    async def scenario() -> None:
+        async with Scripted(script) as port, node(near_disk, forward(port)) as near:
+            await publish(near, "waits")
+            await until(lambda: view(near).refused == 1)
+            assert (view(near).parked, view(near).given_up, view(near).position) == (1, 0, 0)
 
     run(scenario())
 

@@ -49,6 +49,7 @@ SAVE_EVERY: Final = 0.25
 """Seconds, with QoS 1, after which what was acknowledged is on disk."""
 COMMIT_EVERY: Final = 1.0
 LAST_WORDS: Final = 2.0
+"""Seconds for what is under way when the forward is stopped, and to part from the target."""
 COMPLAIN_EVERY: Final = 60.0
 """Seconds between two log lines about refusals."""
 SHORTEST_NAP: Final = 0.001
@@ -180,8 +181,10 @@ class Forwarder:
         await self._save(lanes)
         for packet_id in sorted(progress.releasing):
             self._release(packet_id, lanes)
-        for packet_id, span in sorted(progress.sent.items(), key=lambda each: each[1]):
-            entry = await asyncio.to_thread(self._entry_at, span.position)
+        sent = sorted(progress.sent.items(), key=lambda each: each[1])
+        entries = await asyncio.to_thread(self._source.at_each, [span.position for _, span in sent])
+        for packet_id, span in sent:
+            entry = entries.get(span.position)
             packet = "" if entry is None else self._target.convert(entry, self._client, False)
             if entry is None or isinstance(packet, str) or self._wishes.qos != 2:
                 del progress.sent[packet_id]
@@ -193,15 +196,13 @@ class Forwarder:
             self.counts.sent_again += 1
             self._submit(item, packet, is_again=True)
 
-    def _entry_at(self, position: int) -> Entry | None:
-        with contextlib.suppress(PositionGone):
-            entry = self._source.at(position)
-            if entry is not None and entry.position == position:
-                return entry
-        return None
-
     async def _leave(self, lanes: Lanes, reading: Reading) -> None:
         await reading.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                while self._flying and self._client.is_connected:
+                    self._wake.clear()
+                    await self._wake.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS):
                 await self._client.disconnect()

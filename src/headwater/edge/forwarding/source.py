@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headwater.store.entry import Entry
 from headwater.store.portions import portions
 from headwater.store.query import Query
-from headwater.store.store import Store, UnknownReader
+from headwater.store.store import PositionGone, Store, UnknownReader
 
 ROWS: Final = 256
 SIZE: Final = 1 << 20
 """Messages, and bytes of them, that are made at a time."""
+NEAR: Final = 10_000
+"""Positions between two messages that are read in one go."""
 MOST_TOPICS: Final = 10_000
 """Of which it is remembered up to where they were looked through for retained messages."""
 
@@ -59,6 +62,21 @@ class Source:
         for chunk in self._store.select(Query(after=position - 1, limit=1)):
             return next(chunk.entries())
         return None
+
+    def at_each(self, positions: Sequence[int]) -> dict[int, Entry]:
+        """The messages at these positions, which are in order, as far as they are there."""
+        wanted = set(positions)
+        found: dict[int, Entry] = {}
+        start = 0
+        while start < len(positions):
+            end = start + 1
+            while end < len(positions) and positions[end] - positions[end - 1] <= NEAR:
+                end += 1
+            with contextlib.suppress(PositionGone):
+                for part in self.parts(None, max(self.first, positions[start]), positions[end - 1] + 1):
+                    found.update((entry.position, entry) for entry in part.entries if entry.position in wanted)
+            start = end
+        return found
 
     def is_replaced(self, topic: str, position: int) -> bool:
         """Whether a later message is what the topic retains."""

@@ -36,7 +36,8 @@ class Converting:
         if not topic or len(topic.encode()) > LONGEST_TOPIC:
             return "no_topic"
         retain = entry.retain and settings.retain and not is_replaced and server.retain_available != 0
-        qos = settings.qos if server.maximum_qos is None else min(settings.qos, server.maximum_qos)
+        # One that takes QoS 0 only would promise nothing: the client refuses to send it, and it stays owed.
+        qos = settings.qos if server.maximum_qos is None else max(1, min(settings.qos, server.maximum_qos))
         packet = Publish(topic, entry.payload, qos, retain)
         properties = _properties_of(entry.properties)
         expiry = properties.message_expiry_interval
