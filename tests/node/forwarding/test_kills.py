@@ -141,6 +141,7 @@ def test_killed_at_any_point_each_position_arrives_once(tmp_path: Path) -> None:
         kept_far = Kept(command(far, ports[1]), ports[1], far, at_far)
         stack.callback(kept_far.stop)
         at_near = [f"{point}:{2 + 3 * number}" for number, point in enumerate(FORWARD_POINTS)]
+        at_near += [f"forward-before-save:{count}" for count in (12, 23, 34, 45)]  # when much has been confirmed
         kept_near = Kept(command(near, ports[0], wanted), ports[0], near, at_near)
         stack.callback(kept_near.stop)
         wait_until_done(near)
