@@ -32,10 +32,10 @@ from typing import Final, NamedTuple
 from headwater.client import Client, MqttError, Publish, Rejected
 from headwater.disk.crash_points import crash_point
 from headwater.disk.errors import StorageError
+from headwater.edge.forwarding.beginning import begin
 from headwater.edge.forwarding.lanes import Item, Lanes
 from headwater.edge.forwarding.pace import Pace
-from headwater.edge.forwarding.progress import Progress, ProgressFile
-from headwater.edge.forwarding.ranges import Ranges
+from headwater.edge.forwarding.progress import ProgressFile
 from headwater.edge.forwarding.reading import Reading, clock
 from headwater.edge.forwarding.refusals import FOR_GOOD, LONGEST_WAIT, DeadLetters, GivenUp, wait
 from headwater.edge.forwarding.source import Source
@@ -89,6 +89,8 @@ class Forwarder:
         self.error = "not connected yet"
         self.lanes: Lanes | None = None
         """None: it has not begun."""
+        self.has_begun = asyncio.Event()
+        """It is known, and on disk, from where on it forwards; or that failed."""
         self._reading: Reading | None = None
         self._target = target
         self._wishes = wishes
@@ -134,11 +136,19 @@ class Forwarder:
 
     async def run(self) -> None:
         """Until cancelled. Raises StorageError."""
+        try:
+            await self._run()
+        finally:
+            self.has_begun.set()
+
+    async def _run(self) -> None:
         wishes = self._wishes
         pace = Pace(wishes.rate, wishes.rate_bytes, wishes.delay, wishes.bounds.most_bytes_under_way // 2)
-        lanes = self.lanes = Lanes(await self._begin(), Classes(wishes), wishes.bounds, pace)
+        progress = await asyncio.to_thread(begin, self.name, self._file, self._source, wishes, self._target.key)
+        lanes = self.lanes = Lanes(progress, Classes(wishes), wishes.bounds, pace)
         reading = self._reading = Reading(self.name, lanes, self._source, wishes, self.counts, self._wake.set)
         await self._go_on(lanes)
+        self.has_begun.set()
         self._source.watch(self._told)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -148,30 +158,6 @@ class Forwarder:
         finally:
             self._source.unwatch(self._told)
             await self._leave(lanes, reading)
-
-    async def _begin(self) -> Progress:
-        """What an earlier process has left, made to fit what is wished now and what there is."""
-        source, wishes = self._source, self._wishes
-        progress = await asyncio.to_thread(self._file.load)
-        classes = len(wishes.priorities) + 1
-        if progress is not None and progress.store != source.id:
-            log.warning("forward %r: the store is another one (%s); it begins anew", self.name, source.id)
-            progress = None
-        if progress is None:
-            known = await asyncio.to_thread(source.committed)
-            begin = source.first if wishes.start == "first" else source.next
-            begin = begin if known is None else known + 1
-            progress = Progress(source.id, begin, [Ranges() for _ in range(classes)])
-        elif progress.live > source.next:
-            log.error(
-                "forward %r: the store ends at %d, and %d was forwarded: it has gone back, perhaps to a backup; what "
-                "comes now is forwarded",
-                *(self.name, source.next - 1, progress.live - 1),
-            )
-            progress.cut_off(source.next)
-        progress.wished([list(wishes.filters), list(wishes.priorities)], classes)
-        progress.meant_for(self._target.key)
-        return progress
 
     async def _go_on(self, lanes: Lanes) -> None:
         """With what may be under way, before anything else is sent."""

@@ -39,7 +39,8 @@ class Forwards:
         self._is_over = False
 
     async def use(self, wanted: Iterable[Prepared]) -> None:
-        """Have these and no others. Forwards that do not change go on undisturbed."""
+        """Have these and no others. Forwards that do not change go on undisturbed. Returns when it is settled from
+        where on the new ones forward: what is published from then on does not pass them by."""
         async with self._turn:
             if self._is_over:
                 return
@@ -51,6 +52,8 @@ class Forwards:
                 if name not in self._running:
                     self._make(prepared)
                     self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(name))
+            for _, forwarder in self._running.values():
+                await forwarder.has_begun.wait()
 
     async def stop(self) -> None:
         async with self._turn:

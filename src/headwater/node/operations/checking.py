@@ -140,6 +140,10 @@ def _files(config: Config) -> Iterator[Callable[[], object]]:
         from headwater.node.bridge.preparing import prepare_all
 
         yield partial(prepare_all, config)
+    if config.forward:
+        from headwater.node.forwarding.preparing import prepare_all as prepare_forwards
+
+        yield partial(prepare_forwards, config)
     if config.cluster.enabled:
         yield from _cluster_files(config.cluster)
 
