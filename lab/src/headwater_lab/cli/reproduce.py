@@ -137,7 +137,7 @@ def edge(
     out: Out = None,
     seed: Annotated[int | None, typer.Option(help="Of the values that are measured; else chosen at random.")] = None,
 ) -> None:
-    """One edge node: CPU and latency while devices send, equality of what MQTT and REST bring, a cloud that is late."""
+    """Edges of one node and of tiers: CPU, latency, equality of what MQTT and REST bring, a cloud that is late."""
     from headwater.fleet.process import BrokerError
     from headwater.store.reader import StoreError
     from headwater_lab.reproduce.edge.experiment import ExperimentError, run

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Final, NamedTuple
 
 from headwater.client import Client
@@ -66,10 +67,7 @@ def run_late(grounds: Sequence[Ground], load: Load, seed: int, progress: Watch) 
             progress(max(0.0, time.monotonic() - begin.at))
         nexts = [ground.nexts() for ground in grounds]
         copies: list[list[list[Copy]]] = [[[] for _ in ground.stores] for ground in grounds]
-        mirrors = [
-            [_mirror(ground, tier, begins[at][tier], copies[at][tier]) for tier in range(len(ground.stores))]
-            for at, ground in enumerate(grounds)
-        ]
+        mirrors = [_mirrors(*each) for each in zip(grounds, begins, copies, strict=True)]
         reports = asyncio.run(_all(mirrors, ANSWER_LIMIT + load.seconds))
         for process in devices:
             expect(process, Sent, ANSWER_LIMIT)
@@ -82,12 +80,23 @@ def run_late(grounds: Sequence[Ground], load: Load, seed: int, progress: Watch) 
     ]
 
 
-def _mirror(ground: Ground, tier: int, begin: int, copies: list[Copy]) -> Mirror:
-    """From a position on; what is before it is of another load."""
-    port, filters = ground.sources[tier]
-    store = ground.stores[tier]
-    output = FunctionOutput(copies.extend, State(store.store_id(), filters, begin - 1))
-    return Mirror(Client("127.0.0.1", port), store, output, Wishes(filters, interval=INTERVAL, until_complete=True))
+def _mirrors(ground: Ground, begins: list[int], copies: list[list[Copy]]) -> list[Mirror]:
+    """From these positions on; what is before them is of another load. A mirror asks all stores of the edges for its
+    topics, so it finds what is in the wrong one."""
+    ids = [store.store_id() for store in ground.stores]
+    found = []
+    for tier, (port, filters) in enumerate(ground.sources):
+        states = [State(id, filters, begin - 1) for id, begin in zip(ids, begins, strict=True)]
+        own = states.pop(tier)
+        output = FunctionOutput(partial(_take, copies, ids, tier), own._replace(others=tuple(states)))
+        wishes = Wishes(filters, interval=INTERVAL, until_complete=True)
+        found.append(Mirror(Client("127.0.0.1", port), ground.stores[tier], output, wishes))
+    return found
+
+
+def _take(copies: list[list[Copy]], ids: list[str], tier: int, came: Sequence[Copy]) -> None:
+    for copy in came:
+        copies[ids.index(copy.store) if copy.store else tier].append(copy)
 
 
 async def _all(mirrors: Sequence[Sequence[Mirror]], limit: float) -> list[list[Report]]:

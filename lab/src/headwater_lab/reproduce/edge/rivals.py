@@ -42,7 +42,8 @@ GAAS: Final[tuple[Row, ...]] = (
         "filtering data",
         "+: by topic and value, by REST",
         "++: services at the gateway",
-        "+: by topic, time and value, by REST (rest.md); Python functions at a node (hooks.md), but no services",
+        "+: by topic, time, value and condition, by REST and by MQTT (rest.md, content-filters.md); functions of one's "
+        "own in a program with a node (hooks.md), but no services that are put there",
     ),
 )
 PULGA: Final[tuple[Row, ...]] = (
