@@ -60,7 +60,7 @@ def late_outcome(scenario: Scenario = FIRST) -> LateOutcome:
     for row in log:
         mine = copies[scenario.owner(row[0])]
         mine.append(Copy(len(mine) + 1, *row))
-    reports = [Report("s1", 40, 20, 20, 0, 0, 0, 40, 0, False) for _ in copies]
+    reports = [Report("s1", 40, 20, 20, 0, 0, 0, 40, 0, False, {}) for _ in copies]
     return LateOutcome(scenario, load, 7, 19, reports, log, copies)
 
 
@@ -286,6 +286,8 @@ def test_tables_have_the_paper_beside_ours() -> None:
     sixth = "| 6: two edges of 1 + 2, with traffic between |"
     assert f"{sixth} 2 | 2×2 | 2 | 2×2 | 6 | 10 of 20 |" in shown
     assert f"{sixth} 600 (400) | 600 (400) |" in shown
+    assert f"{sixth}  | 26.50 |" in shown  # of what was forwarded
+    assert "| x100 | 21.50 | 22.00 |" in shown
     assert "| late" not in shown and "| a late cloud, scenario6 | 40 × 1 | 0 | 0 |  |" in shown
     console = Console(width=160, record=True)
     for table in findings().tables():

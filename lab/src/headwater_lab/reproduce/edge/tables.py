@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Final
 
 from headwater_lab.reproduce.edge.late import LateOutcome
 from headwater_lab.reproduce.edge.plan import PAPER_CPU, PAPER_LATENCY, PAPER_LEVEL, PAPER_TIERS, Line, Scenario
@@ -18,7 +19,7 @@ def all_tables(found: Sequence[Summary], lates: Sequence[LateOutcome]) -> list[T
     tables = [scenario_table([each.scenario for each in papers]), cpu_table(papers), tier_table(papers)]
     tables += [latency_table(papers)]
     if higher:
-        tables += [rate_table(found), latency_table(higher)]
+        tables += [rate_table(found), higher_latency_table(higher)]
     tables += [logs_table(found, lates)]
     return [*tables, late_table(lates), *rival_tables()] if lates else [*tables, *rival_tables()]
 
@@ -62,25 +63,27 @@ def tier_table(found: Sequence[Summary]) -> Table:
 
 
 def latency_table(found: Sequence[Summary]) -> Table:
+    """At the paper's rate: figure 11."""
     rows = []
     for each in found:
         paper = PAPER_LATENCY.get(each.scenario.number)
-        rows.append(
-            (
-                each.label if each.load.name else _title(each.scenario),
-                f"about {paper:.0f}" if paper and not each.load.name else "",
-                *(f"{value:.2f}" for value in (each.mean, each.median, each.p99, each.most)),
-                f"{fmean(each.last) if each.last else 0.0:.2f}",
-                f"{max(each.last, default=0.0):.2f}",
-                f"{each.sent_late:.2f}",
-            )
-        )
-    head = (
-        "from reading to cloud by MQTT, ms",
-        *("paper, last: mean", "mean", "p50", "p99", "max", "last: mean", "last: max", "sent late"),
+        rows.append((_title(each.scenario), "" if paper is None else f"about {paper:.0f}", *_latencies(each)))
+    return Table("latency (the paper's figure 11)", (_LATENCY, "paper, last: mean", *_LATENCIES), rows)
+
+
+def higher_latency_table(found: Sequence[Summary]) -> Table:
+    return Table(
+        "latency at higher rates", (_LATENCY, *_LATENCIES), [(each.label, *_latencies(each)) for each in found]
     )
-    is_higher = any(each.load.name for each in found)
-    return Table("latency at higher rates" if is_higher else "latency (figure 11)", head, rows)
+
+
+_LATENCY: Final = "from reading to cloud by MQTT, ms"
+_LATENCIES: Final = ("mean", "p50", "p99", "max", "last: mean", "last: max", "sent late")
+
+
+def _latencies(each: Summary) -> tuple[str, ...]:
+    last = (fmean(each.last), max(each.last)) if each.last else (0.0, 0.0)
+    return tuple(f"{value:.2f}" for value in (each.mean, each.median, each.p99, each.most, *last, each.sent_late))
 
 
 def rate_table(found: Sequence[Summary]) -> Table:
