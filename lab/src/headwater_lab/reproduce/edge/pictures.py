@@ -73,9 +73,10 @@ def _cpu(figure: Any, runs: Sequence[Measured]) -> None:
         paper = PAPER_CPU[scenario.number]
         axes.plot(ends, [paper(x) for x in ends], color=PAPER, linewidth=2)
         axes.annotate("paper", (longest, paper(longest)), fontsize=7, color=PAPER, va="bottom", ha="right")
-        axes.set_ylim(bottom=0)
         if scenario.is_split:
             axes.legend(frameon=False, fontsize=7)
+    for axes in figure.axes:  # when all is drawn: they have one scale
+        axes.set_ylim(bottom=0)
     figure.supxlabel("seconds", fontsize=9)
     figure.supylabel("% of a processor", fontsize=9)
 
@@ -118,22 +119,22 @@ def _latency_by_reading(figure: Any, runs: Sequence[Measured]) -> None:
 
 
 def _per_message(figure: Any, runs: Sequence[Measured]) -> None:
-    """What a message takes of a processor at the delivery tiers (full) and at the receiving ones (light), by rate."""
+    """What a message takes of a processor at all tiers (bar) and at the delivery tiers (mark), by rate."""
     axes = figure.add_subplot()
     found = summarised(runs)
     factors = list(dict.fromkeys(each.load.factor for each in found))
     for each in found:
-        place = each.scenario.number + 0.25 * (factors.index(each.load.factor) - 1)
-        colour = COLOURS[factors.index(each.load.factor) % len(COLOURS)]
+        rate = factors.index(each.load.factor)
+        place = each.scenario.number + 0.27 * (rate - (len(factors) - 1) / 2)
         is_first = each.scenario.number == found[0].scenario.number
         label = f"{each.load.factor:,} × the paper's rate" if is_first else None
-        axes.bar(place, each.per_message_delivery, 0.22, color=colour, label=label)
-        rest = each.per_message - each.per_message_delivery
-        axes.bar(place, rest, 0.22, bottom=each.per_message_delivery, color=colour, alpha=0.4)
-        axes.text(place, each.per_message * 1.1, f"{each.per_message:.2g}", ha="center", fontsize=7)
+        axes.bar(place, each.per_message, 0.24, color=COLOURS[rate % len(COLOURS)], label=label)
+        if each.scenario.is_split:
+            axes.plot([place - 0.12, place + 0.12], [each.per_message_delivery] * 2, color="black", linewidth=1)
+        axes.text(place, each.per_message * 1.1, f"{each.per_message:.0f}", ha="center", fontsize=7)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_ylim(top=max([1.0, *(3 * each.per_message for each in found)]))
+    axes.set_ylim(1.0, max([10.0, *(3 * each.per_message for each in found)]))
     axes.set_xlabel("scenario")
     axes.set_ylabel("µs of a processor per message")
     figure.legend(loc="outside upper left", frameon=False, ncols=3, fontsize=8)
