@@ -6,6 +6,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -15,14 +16,15 @@ from typer.testing import CliRunner
 
 from headwater.edge.copies import Copy
 from headwater.edge.mirror import Report
+from headwater.fleet.process import BrokerError
 from headwater_lab.cli.reproduce import reproduce as app
-from headwater_lab.reproduce.edge import experiment, plan, results, tables, written
+from headwater_lab.reproduce.edge import experiment, ground, plan, results, tables, written
 from headwater_lab.reproduce.edge.cloud import Arrival
 from headwater_lab.reproduce.edge.devices import Begin, Sent, made
 from headwater_lab.reproduce.edge.findings import Findings
-from headwater_lab.reproduce.edge.ground import Stored
+from headwater_lab.reproduce.edge.ground import Ground, Stored
 from headwater_lab.reproduce.edge.late import LateOutcome
-from headwater_lab.reproduce.edge.plan import SCENARIOS, Line, Load, Scenario
+from headwater_lab.reproduce.edge.plan import SCENARIOS, Line, Load, Scenario, Tier
 from headwater_lab.reproduce.edge.results import measured
 from headwater_lab.reproduce.edge.trial import EdgeOutcome, expect
 from headwater_lab.reproduce.page import markdown, rich_table
@@ -368,6 +370,22 @@ def test_slices_of_it() -> None:
     for each in found.lates:
         assert each.recovered >= each.before > 50
         assert each.live > 0
+
+
+class _Swapped(Ground):
+    """Its two delivery tiers own what the other one should."""
+
+    def _options(self, tier: Tier, links: dict[str, int]) -> list[str]:
+        owns = {each.name: each.owns for each in self.scenario.delivery}
+        names = list(owns)
+        other = owns.get(names[1 - names.index(tier.name)], ()) if tier.name in owns else ()
+        return super()._options(replace(tier, owns=other), links)
+
+
+def test_a_run_does_not_begin_while_messages_go_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ground, "READY_LIMIT", 1.5)
+    with pytest.raises(BrokerError, match="the tiers of scenario3 did not find their owners"), _Swapped(SCENARIOS[2]):
+        pytest.fail("it has begun")
 
 
 def _fail(parent: object) -> None:

@@ -25,7 +25,7 @@ from headwater_lab.cluster.caller import Caller
 from headwater_lab.reproduce.edge.plan import FILTERS, PERIOD, ROOMS, TOPICS, Scenario, Tier
 
 CLUSTER: Final = "edges"
-READY_LIMIT: Final = 30.0
+READY_LIMIT: Final = 60.0
 """Seconds within which all messages have to go where they belong."""
 PROBE_WAIT: Final = 1.0
 """Seconds that a round of probes has; what was not where it belongs then was sent before all knew the owners."""
