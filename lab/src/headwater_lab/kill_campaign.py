@@ -167,7 +167,11 @@ class KillCampaign:
         """What is known so far; `found` has "failures"."""
         self._result[name] = found
         if self._file is not None:
-            write_json(self._file, {"machine": self._machine, **self._result})
+            self.write(self._file, {"machine": self._machine, **self._result})
+
+    def write(self, file: Path, result: dict[str, Any]) -> None:
+        """All that is known so far."""
+        write_json(file, result)
 
     def end(self) -> int:
         """Print all; the exit status."""

@@ -153,6 +153,7 @@ class Client:
             if self.connection is not connection:
                 return  # it went because of it
         if connection.over:
+            self.world.ended(self)
             self.cut(self.random.uniform(0, 0.05))
 
     def _packet(self, packet: Packet) -> None:

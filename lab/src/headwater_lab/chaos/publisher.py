@@ -26,6 +26,9 @@ class Flight:
 class Publisher(Client):
     """Publishes to its topics in turns. `retains`: with the retain flag, and sometimes clears what is retained."""
 
+    lifetimes: tuple[int, ...] = (1, 100)
+    """Expiry intervals of some messages, if it speaks MQTT 5; empty: none expires."""
+
     def __init__(
         self, world: World, name: str, version: int, topics: list[str], rate: float, retains: bool = False
     ) -> None:
@@ -70,7 +73,8 @@ class Publisher(Client):
     def publish(self, topic: str, qos: int | None = None) -> None:
         if qos is None:
             qos = self._qos(topic)
-        expiry = self.random.choice((1, 100)) if self.version == V5 and self.random.random() < 0.2 else None
+        expires = self.version == V5 and self.lifetimes and self.random.random() < 0.2
+        expiry = self.random.choice(self.lifetimes) if expires else None
         size = 0 if self.retains and self.random.random() < 0.2 else self._size()
         number = self.world.history.next_message()
         note = Note(number, self.name, topic, qos, self.retains, size, expiry, marked=self.version == V5)

@@ -32,6 +32,9 @@ class World:
         """Where a client connects."""
         return self.port
 
+    def ended(self, client: Client) -> None:
+        """The other side has ended its connection."""
+
     def note(self, event: Event) -> None:
         self.history.add(event)
 

@@ -67,12 +67,12 @@ class ChaoticCluster:
             "deliveries": counts["received"],
             "moves": counts["moves"],
             "wills": counts["wills"],
-            "taken over in s": _spread(self.takeovers),
+            "taken over in s": spread(self.takeovers),
             "slowest drain in s": round(totals.longest.get("drain", 0.0), 3),
             "slowest start in s": round(totals.longest.get("start", 0.0), 3),
             "healed in s": {
-                "all": _spread(every),
-                **{kind: _spread(self.healed[kind]) for kind in sorted(self.healed)},
+                "all": spread(every),
+                **{kind: spread(self.healed[kind]) for kind in sorted(self.healed)},
             },
         }
 
@@ -81,12 +81,12 @@ class ChaoticCluster:
             "faults": totals.kills.total(),
             "acknowledged_lost": totals.wrong["lost"],
             **{kind: totals.wrong[kind] for kind in (QOS2, RETAINED, WILLS_TWICE, WILLS_MISSING, GROUP_TWICE, STUCK)},
-            "heal/p99_s": _spread(healed).get("p99", 0.0),
-            "takeover/p99_ms": round(1000 * _spread(self.takeovers).get("p99", 0.0), 1),
+            "heal/p99_s": spread(healed).get("p99", 0.0),
+            "takeover/p99_ms": round(1000 * spread(self.takeovers).get("p99", 0.0), 1),
         }
 
 
-def _spread(seconds: list[float]) -> dict[str, float]:
+def spread(seconds: list[float]) -> dict[str, float]:
     if not seconds:
         return {"times": 0}
     p99 = quantiles(seconds, n=100, method="inclusive")[98] if len(seconds) > 1 else seconds[0]

@@ -6,10 +6,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from headwater.node.links.settings import ClusterSettings
 from headwater.wire.packets import V311
+from headwater_lab.chaos.checker import Violation
 from headwater_lab.chaos.draining import Drain, count
 from headwater_lab.chaos.history import Acknowledged, Received, Sent, Settled
 from headwater_lab.chaos.lives import BrokerFailed
@@ -74,20 +75,22 @@ class Setup:
 class ClusterEpisode:
     def __init__(self, seed: int, folder: Path, setup: Setup, faults: Faults) -> None:
         self.random = Random(seed)
+        self.setup = setup
+        self.folder = folder
         self.patience_of_links = setup.patience
         is_mesh = setup.shape == MESH
-        names = list(NODES[: setup.size or self.random.choice(SIZES)] if is_mesh else NODES[:3])
+        names = self.names()
         self.network = NETWORKS[setup.network](names, folder / "network.log")
-        self.nodes = {name: ClusterNode(name, folder, self.network, setup.disk) for name in names}
+        self.nodes = {name: self.make_node(name) for name in names}
         self._small_disks = setup.small_disks
-        self.world = ClusterWorld(seed, self.nodes)
+        self.world = self.make_world(seed)
         self.outcome = EpisodeOutcome(seed)
         self.healed: list[tuple[str, float]] = []
         """By kind of fault, seconds."""
         self._faults = faults
         self.drain = Drain(self.world, SILENCE)
         self._is_peopled = False
-        populate(self.world, rate=15, roving=is_mesh)
+        self.populate()
         settings = {
             "cluster.heartbeat": setup.heartbeat,
             "cluster.patience": setup.patience,
@@ -100,8 +103,38 @@ class ClusterEpisode:
         self._neighbours = SHAPES[setup.shape] or {name: [each for each in names if each != name] for name in names}
         for name, node in self.nodes.items():
             relaying = {} if is_mesh else {"cluster.neighbours": self._neighbours[name]}
-            node.settings = settings | relaying
+            node.settings = settings | relaying | self.settings_of(name)
         self.network.delay(self.random.choice((0.0, 0.0, 0.005, 0.05)))
+
+    # ---- what other campaigns with nodes of a cluster do in their own way ---------------------------------------
+
+    def names(self) -> list[str]:
+        if self.setup.shape != MESH:
+            return list(NODES[:3])
+        return list(NODES[: self.setup.size or self.random.choice(SIZES)])
+
+    def make_node(self, name: str) -> ClusterNode:
+        return ClusterNode(name, self.folder, self.network, self.setup.disk)
+
+    def make_world(self, seed: int) -> ClusterWorld:
+        return ClusterWorld(seed, self.nodes)
+
+    def populate(self) -> None:
+        populate(self.world, rate=15, roving=self.setup.shape == MESH)
+
+    def settings_of(self, name: str) -> dict[str, Any]:
+        """Of one node, besides what all have."""
+        return {}
+
+    def settle(self) -> None:
+        """All has been delivered: wait for what the nodes have to agree on."""
+        self._compare()
+
+    def judge(self) -> list[Violation]:
+        """After the peaceful end."""
+        return self.checker().check()
+
+    # ---- from start to end -------------------------------------------------------------------------------------
 
     def run(self, faults: int) -> EpisodeOutcome:
         try:
@@ -115,7 +148,7 @@ class ClusterEpisode:
             while (left := faults - self.outcome.kills.total()) > 0:
                 self._suffer(left)
             self._drain()
-            self._count()
+            self.count()
             return self.outcome
         finally:
             self.world.close()
@@ -158,19 +191,25 @@ class ClusterEpisode:
         self._calm(False)
         free = list(self.nodes)
         faults = [self._faults.choose(self, self.random, free)]
-        is_alone = type(faults[0]) in ALONE or left < 2
+        is_alone = type(faults[0]) in ALONE or faults[0].is_alone or left < 2
         if not is_alone and self.random.random() < TWO_AT_A_TIME:
             free = [node for node in free if node not in faults[0].nodes]
             faults.append(self._faults.choose(self, self.random, free))
         for fault in faults:
-            self._note(f"begins: {fault}")
-            fault.begin()
-            self.world.run_until(lambda: False, fault.lasts)
+            self.begin(fault)
         for fault in self.random.sample(faults, len(faults)):
             fault.end()
             self._note(f"is over: {fault}")
             self.outcome.kills[fault.kind] += 1
         self._heal(faults)
+
+    def begin(self, fault: FaultOf) -> None:
+        self._note(f"begins: {fault}")
+        fault.begin()
+        self.endure(fault)
+
+    def endure(self, fault: FaultOf) -> None:
+        self.world.run_until(lambda: False, fault.lasts)
 
     def _heal(self, faults: list[FaultOf]) -> None:
         if self.random.random() < NOT_HEALED and type(faults[0]) not in APART:
@@ -186,23 +225,27 @@ class ClusterEpisode:
         self.healed.append((kind, healing.seconds))
         self._note(f"healed after {healing.seconds:.2f} s")
         self._hop()
+        self.in_peace()
         self.world.run_until(lambda: False, self.random.uniform(0, 0.3))
+
+    def in_peace(self) -> None:
+        """Nothing is wrong now."""
 
     def _hop(self) -> None:
         """Clients move while nothing is wrong, and the time is taken."""
-        settled = self.world.run_until(lambda: all(each.ready for each in self._rovers()), HOP_LIMIT)
+        settled = self.world.run_until(lambda: all(each.ready for each in self.rovers()), HOP_LIMIT)
         if not settled:
-            away = ", ".join(f"{each.name}: {each.state()}" for each in self._rovers() if not each.ready)
+            away = ", ".join(f"{each.name}: {each.state()}" for each in self.rovers() if not each.ready)
             raise BrokerFailed(f"healed, and {HOP_LIMIT:g} s later clients are not connected: {away}")
         self._calm(True)
-        hopping = self.random.sample(self._rovers(), min(HOPS, len(self._rovers())))
+        hopping = self.random.sample(self.rovers(), min(HOPS, len(self.rovers())))
         for each in hopping:
             each.hop()
         if not self.world.run_until(lambda: not any(each.hops for each in hopping), HOP_LIMIT):
             names = ", ".join(each.name for each in hopping if each.hops)
             raise BrokerFailed(f"nothing is wrong, and after {HOP_LIMIT:g} s these have not moved: {names}")
 
-    def _rovers(self) -> list[Rover]:
+    def rovers(self) -> list[Rover]:
         return [each for each in self.world.clients if isinstance(each, Rover)]
 
     def _calm(self, is_calm: bool) -> None:
@@ -237,12 +280,12 @@ class ClusterEpisode:
     def part(self, name: str) -> None:
         """A node is about to leave: what it is owed has to be there before, and sessions that move have gone."""
         self.world.closed.add(name)
-        for rover in self._rovers():
+        for rover in self.rovers():
             if rover.node == name:
                 rover.cut(0.0)
         self.drain.calm(True)
         self.drain.finish("came to its end before a node left")
-        self.drain.until_quiet(lambda: not any(self._checker().lost()))
+        self.drain.until_quiet(lambda: not any(self.checker().lost()))
         self.world.note(Parted(self.world.now, name))
         self.drain.calm(False)
 
@@ -271,11 +314,11 @@ class ClusterEpisode:
     def _drain(self) -> None:
         began = time.monotonic()
         self.drain.end_of_clients()
-        self.drain.until_quiet(lambda: not any(self._checker().lost()))
+        self.drain.until_quiet(lambda: not any(self.checker().lost()))
         self.outcome.waited("drain", time.monotonic() - began)
-        self._compare()
-        self._come_back()
-        self.outcome.wrong += [str(each) for each in self._checker().check()]
+        self.settle()
+        self.come_back()
+        self.outcome.wrong += [str(each) for each in self.judge()]
         for node in self.nodes.values():
             self.outcome.wrong += [f"node: {node.name}: {line}" for line in node.complaints()]
 
@@ -292,7 +335,7 @@ class ClusterEpisode:
                 each.look_again()
             self.drain.finish("was shown what is retained")
 
-    def _come_back(self) -> None:
+    def come_back(self) -> None:
         """After a peaceful end nothing is left to deliver."""
         self.world.note(Settled(self.world.now))
         for name in self.nodes:
@@ -303,12 +346,12 @@ class ClusterEpisode:
         self.drain.finish("came back after a peaceful end")
         self.drain.until_quiet(lambda: True)
 
-    def _checker(self) -> ClusterChecker:
+    def checker(self) -> ClusterChecker:
         return ClusterChecker(self.world.history, 2 * LONGEST * self.patience_of_links)
 
-    def _count(self) -> None:
+    def count(self) -> None:
         count(self.outcome.counts, self.world.history, Sent, Acknowledged, Received)
-        self.outcome.counts["moves"] = sum(each.moves for each in self._rovers())
+        self.outcome.counts["moves"] = sum(each.moves for each in self.rovers())
         wills = {note.message for note in self.world.history.notes.values() if note.will}
         came = {each.message for each in self.world.history.events if isinstance(each, Received)}
         self.outcome.counts["wills"] = len(wills & came)

@@ -25,6 +25,8 @@ class FaultOf:
     """`nodes` are those that it is about; two faults at a time have no node in common."""
 
     kind = ""
+    is_alone = False
+    """It does not come at the same time as another one."""
 
     def __init__(self, episode: ClusterEpisode, random: Random, nodes: list[str]) -> None:
         self.episode = episode

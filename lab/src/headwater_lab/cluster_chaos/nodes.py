@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,11 +18,15 @@ from typing import Any, Final
 
 from headwater.node.broker import Broker
 from headwater.node.config import Config, load_config
+from headwater.node.delivery.gate import BrokerGate
+from headwater.node.delivery.listening import listen_for_rest
+from headwater.node.delivery.serving import rest_server
 from headwater.node.links import cluster as loaded_before_it_is_forked
 from headwater.node.persistence import persistence, recovery
 from headwater.node.persistence.backend import Backend
 from headwater.node.persistence.schema import open_folder
 from headwater.node.plane.selector import run
+from headwater.store.rest.serving import RestServer
 from headwater_lab.chaos.disks import UnsyncedIsLost
 from headwater_lab.chaos.lives import KEPT, BrokerFailed, Lives, Process, Settings, fork
 from headwater_lab.cluster_chaos.namespaces import Namespaces, NodeInNamespace
@@ -107,9 +112,13 @@ class ClusterNode(Lives):
         reader, self._orders = os.pipe()
         try:
             network = self._network.network_of(self.name)
-            return fork(partial(serve, config, self.disk, network, self.clock), self.log, crash_at, reader)
+            return fork(partial(self.live, config, network), self.log, crash_at, reader)
         finally:
             os.close(reader)
+
+    def live(self, config: Config, network: str) -> int:
+        """In the node's process."""
+        return serve(config, self.disk, network, self.clock)
 
     def kill(self) -> None:
         super().kill()
@@ -130,15 +139,20 @@ class ClusterNode(Lives):
 
     def view(self) -> dict[str, Any]:
         """What it knows of the cluster. Raises BrokerFailed."""
+        found: dict[str, Any] = self.ask("view")
+        return found
+
+    def ask(self, what: str) -> Any:
+        """What it answers to an order that is given a file for that. Raises BrokerFailed."""
         self._asked += 1
-        answer = self.log.parent / f"view-{self._asked}.json"
-        self.order("view", str(answer))
+        answer = self.log.parent / f"{what}-{self._asked}.json"
+        self.order(what, str(answer))
         deadline = time.monotonic() + PATIENCE
         while not answer.exists():
             if time.monotonic() > deadline or self.died():
                 raise BrokerFailed(f"node {self.name} does not say what it knows; {self._last_words()}")
             time.sleep(0.005)
-        found: dict[str, Any] = json.loads(answer.read_text())
+        found = json.loads(answer.read_text())
         answer.unlink()
         return found
 
@@ -175,7 +189,11 @@ def _set_clock(ahead: float) -> None:
     time.time = lambda: _true_time() + ahead
 
 
-def serve(config: Config, disk: str, network: str, clock: float) -> int:
+Obey = Callable[[Broker, list[str]], None]
+"""Carries out an order."""
+
+
+def serve(config: Config, disk: str, network: str, clock: float, obey: Obey | None = None) -> int:
     """A node that takes orders, line by line. `network` is the file of its namespace, or "": this one. `clock`: seconds
     by which it is ahead."""
     _set_clock(clock)
@@ -189,22 +207,34 @@ def serve(config: Config, disk: str, network: str, clock: float) -> int:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, stop.set)
+        sockets = listen_for_rest(config.rest) if config.rest.enabled else []  # before it enters its namespace
         await broker.start()
-        loop.add_reader(KEPT, partial(_read_orders, broker))
+        rest = _rest(broker, sockets) if sockets else None
+        if rest is not None:
+            await asyncio.to_thread(rest.start)
+        loop.add_reader(KEPT, partial(_read_orders, broker, obey or obeyed))
         await stop.wait()
         loop.remove_reader(KEPT)
+        if rest is not None:
+            await asyncio.to_thread(rest.stop)
         await broker.stop()
         return 0 if broker.failure is None else 1
 
     return run(living())
 
 
-def _read_orders(broker: Broker) -> None:
+def _rest(broker: Broker, sockets: list[socket.socket]) -> RestServer:
+    assert broker.store is not None
+    settings = broker.config.rest
+    return rest_server(broker.store, BrokerGate(broker, settings, ""), settings, sockets, None)
+
+
+def _read_orders(broker: Broker, obey: Obey) -> None:
     for line in os.read(KEPT, 1 << 16).decode().splitlines():
-        _obey(broker, line.split())
+        obey(broker, line.split())
 
 
-def _obey(broker: Broker, words: list[str]) -> None:
+def obeyed(broker: Broker, words: list[str]) -> None:
     cluster = broker.cluster
     assert cluster is not None
     match words:
@@ -223,6 +253,11 @@ def _obey(broker: Broker, words: list[str]) -> None:
                 "nodes": [each._asdict() for each in view.nodes],
                 "links": [each._asdict() for each in view.links],
             }
-            fresh = Path(f"{file}.new")
-            fresh.write_text(json.dumps(found))
-            fresh.rename(file)
+            answer(file, found)
+
+
+def answer(file: str, found: Any) -> None:
+    """All at once."""
+    fresh = Path(f"{file}.new")
+    fresh.write_text(json.dumps(found))
+    fresh.rename(file)
