@@ -52,6 +52,7 @@ def test_what_was_written_is_read(status: EdgeStatus) -> None:
 def test_the_names_of_fields() -> None:
     status = decode(EXAMPLE)
     assert json.loads(json.dumps(encode(status))) == EXAMPLE
+    assert encode(status) == EXAMPLE, "it is a value of JSON before it is written, too"
     assert status.stores[0].last is None
     assert status.stores[1].last == 40960
     assert status.owner_of("plant/#") == "n-d1"

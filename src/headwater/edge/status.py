@@ -160,7 +160,15 @@ def encode(status: EdgeStatus) -> dict[str, Any]:
         row.update({"from": each.first, "to": each.last})
     for row in found["moves"]:
         row.update({"from": row.pop("sources"), "to": row.pop("target")})
-    return found
+    fields: dict[str, Any] = _listed(found)
+    return fields
+
+
+def _listed(value: Any) -> Any:
+    """JSON knows no tuples, and who takes the value as it is may not either."""
+    if isinstance(value, dict):
+        return {name: _listed(each) for name, each in value.items()}
+    return [_listed(each) for each in value] if isinstance(value, tuple | list) else value
 
 
 def decode(value: object) -> EdgeStatus:
