@@ -195,8 +195,8 @@ class _TakeOver:
         """From an earlier round. Sorted files never change, so they are read once: publishers may be waiting."""
         key = (wanted["name"], wanted["size"], wanted["sha256"])
         try:
-            is_whole = path.stat().st_size == wanted["size"]
-            is_whole = bool(is_whole and (key in self._sorted or _sum_of(path) == wanted["sha256"]))
+            is_whole: bool = path.stat().st_size == wanted["size"]
+            is_whole = is_whole and (key in self._sorted or _sum_of(path) == wanted["sha256"])
         except FileNotFoundError:
             return False
         if is_whole and path.suffix == SORTED:

@@ -14,9 +14,7 @@ from tests.node.fake_cluster import FakeCluster
 
 @pytest.fixture
 def fake() -> FakeCluster:
-    fake = FakeCluster()
-    fake.owning = True
-    return fake
+    return FakeCluster()
 
 
 @pytest.fixture
