@@ -6,6 +6,8 @@ links are cut, the power of a node goes and comes back with as much of what was 
 
 from __future__ import annotations
 
+import argparse
+import logging
 import random
 from collections import Counter, defaultdict
 from typing import Any
@@ -285,3 +287,28 @@ def run(seed: int, steps: int, **how: Any) -> OwnerWorld:
     world.end()
     world.check()
     return world
+
+
+def main() -> None:
+    """Many seeds: PYTHONPATH=src:. python -m tests.node.links.owner_world --seeds 1000"""
+    options = argparse.ArgumentParser(description=main.__doc__)
+    options.add_argument("--seeds", type=int, default=1000)
+    options.add_argument("--first", type=int, default=0)
+    options.add_argument("--steps", type=int, default=600)
+    options.add_argument("--at-once", action="store_true", help="moves may begin while others go on")
+    given = options.parse_args()
+    logging.disable(logging.CRITICAL)
+    counts: Counter[str] = Counter()
+    for seed in range(given.first, given.first + given.seeds):
+        try:
+            world = run(seed, given.steps, one_by_one=not given.at_once, hold=600.0)
+        except AssertionError as error:
+            counts["failed"] += 1
+            print(f"seed {seed}: {error}")
+        else:
+            counts.update(worlds=1, moves=world.moved, crashes=world.crashes)
+    print(", ".join(f"{count} {name}" for name, count in counts.items()))
+
+
+if __name__ == "__main__":
+    main()
