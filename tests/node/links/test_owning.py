@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.wire.packets import Puback, Pubrec
+from headwater.wire.packets import Connect, Puback, Publish, Pubrec, Will
+from tests.node.delivery.storing import positions, subscriber
 from tests.node.links.edges import EdgeNet, EdgeNode, client_of
 from tests.node.links.memory import payloads, publish, subscribe
+from tests.node.memory import Client
 
 
 def three(**more: object) -> EdgeNet:
@@ -119,3 +121,53 @@ def test_nodes_with_the_same_view_share_what_they_remember() -> None:
     """What comes from r without an owner is a's, and what comes from b is b's."""
     net = three()
     assert [len(net.node(name).owning.everywhere()) for name in "rab"] == [1, 2, 1]
+
+
+def test_a_node_that_has_forgotten_a_view_is_told_again() -> None:
+    """Its disk is an older copy."""
+    net = three()
+    net.cut("r", "b")
+    del net.node("b").owning.owners.heard["r"]
+    net.connect(net.node("r"), net.node("b"))
+    net.settle()
+    publish(client_of(net.node("r"), "device"), "plant/2", b"x", 1)
+    net.settle()
+    assert net.node("b").stored() == [("plant/2", b"x")]
+
+
+def test_a_group_of_subscribers_at_the_owner_gets_a_message_once_and_it_is_stored_once() -> None:
+    net = three()
+    members = [client_of(net.node(name), f"m{number}") for number, name in enumerate("bba")]
+    for member in members:
+        subscribe(net, member, "$share/g/plant/#")
+    device = client_of(net.node("r"), "device")
+    for number in range(6):
+        publish(device, "plant/2", b"%d" % number, number % 3)
+        net.settle()
+    assert sorted(payload for member in members for payload in payloads(member)) == [b"%d" % n for n in range(6)]
+    assert sorted(payload for _, payload in net.node("b").stored()) == [b"%d" % n for n in range(6)]
+    assert net.node("a").stored() == []
+
+
+def test_retained_messages_and_wills_are_stored_by_the_owner_alone() -> None:
+    net = three()
+    device = client_of(net.node("r"), "device")
+    device.send(Publish("plant/2", b"kept", 1, True, False, 7))
+    net.settle()
+    ghost = Client(net.node("r").broker)
+    ghost.send(Connect("ghost", 5, will=Will("plant/2", b"gone", 1, False)))
+    net.settle()
+    ghost.lose()
+    net.later(1.0)
+    assert net.node("b").stored() == [("plant/2", b"kept"), ("plant/2", b"gone")]
+    assert net.node("a").stored() == []
+
+
+def test_a_publisher_at_the_owner_is_read_with_positions_there_and_without_elsewhere() -> None:
+    net = three()
+    readers = [subscriber(net.node(name).broker, f"c-{name}", "plant/#", asks=True) for name in ("a", "b", "r")]
+    net.settle()
+    publish(client_of(net.node("r"), "device"), "plant/2", b"x", 1)
+    net.settle()
+    found = [positions(reader.messages()) for reader in readers]
+    assert found == [[None], ["s-b:1"], [None]]

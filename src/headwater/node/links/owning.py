@@ -296,7 +296,10 @@ class Owning(Service):
         self._use(node)
 
     def link_up(self, node: str) -> None:
-        self.links.post.note(node, self, said.encode(self.owners.view), is_needed=True)
+        """The view again, also as a letter: the other node's disk may be an older copy, without what it was told."""
+        view = said.encode(self.owners.view)
+        self.links.post.note(node, self, view, is_needed=True)
+        self.links.post.letter(node, self, view)
         self._tell_seen([node])
 
     def link_down(self, node: str) -> None:
