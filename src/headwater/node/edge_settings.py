@@ -46,6 +46,11 @@ class EdgeSettings(Settings):
         description="Seconds that what comes from another node waits at most for a former owner to have what was "
         "before it; then messages of one publisher may be stored in two places out of order.",
     )
+    elsewhere: Literal["stay", "refer"] = Field(
+        default="stay",
+        description="A client that asks for positions of topics that are another node's: `stay`, it gets messages "
+        "without; `refer`, it is disconnected (0x9D) with that node's address.",
+    )
     follow_advice: bool = Field(
         default=False,
         description="Whether advice to split the load of this node's store (docs/advice.md) is followed: filters go to "

@@ -66,7 +66,13 @@ class EdgeNode(Node):
             return False
         self.known[other.name] = dict(other.values)
         other.known[other.name] = dict(other.values)
-        self.owning.look_at([MemberView(other.name, State.LIVE, 1, "", 0.0, 0.0, "", dict(other.values))])
+        self.owning.look_at(
+            [
+                MemberView(
+                    other.name, State.LIVE, 1, "", 0.0, 0.0, "", {**other.values, "mqtt": f"{other.name}:1883".encode()}
+                )
+            ]
+        )
         self.broker.turn()
         return True
 

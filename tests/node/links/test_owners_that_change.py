@@ -6,6 +6,8 @@ import pytest
 
 from headwater.node.advice.document import Advice
 from headwater.node.config import ConfigError, load_config
+from headwater.wire.packets import Disconnect, Properties, Subscribe, SubscribeRequest
+from tests.node.delivery.storing import connected, subscriber
 from tests.node.links.edges import EdgeNet, EdgeNode, client_of
 from tests.node.links.memory import publish
 
@@ -207,3 +209,29 @@ def test_advice_is_followed_if_that_was_set() -> None:
     with pytest.raises(ConfigError, match=r"advice\.enabled"):
         load_config(None, settings, {})
     assert load_config(None, {**settings, "advice.enabled": True}, {}).edge.follow_advice
+
+
+def test_who_asks_for_positions_is_sent_where_they_are_if_that_was_set() -> None:
+    net = EdgeNet(EdgeNode("a", owns=["plant/#"], elsewhere="refer"), EdgeNode("b", owns=["x/#"]))
+    node = net.node("a")
+    stays = [
+        subscriber(node.broker, "all", "#", asks=True),
+        subscriber(node.broker, "own", "plant/1", asks=True),
+        subscriber(node.broker, "wide", "plant/#", asks=True),
+        subscriber(node.broker, "plain", "plant/2/x"),
+        subscriber(node.broker, "old", "plant/2/x", version=4),
+    ]
+    goes = subscriber(node.broker, "goes", "plant/2/+", asks=True)
+    net.order("a", FILTER, "b")
+    for _ in range(5):
+        node.broker.turn()
+    net.later(0.1)
+    [word] = [packet for packet in goes.packets() if isinstance(packet, Disconnect)]
+    assert word.reason == 0x9D and word.properties is not None and word.properties.server_reference == "b:1883"
+    assert all(client.channel.fd >= 0 for client in stays)
+    late = connected(node.broker, "late")
+    properties = Properties(user_properties=[("headwater-position", "yes")])
+    late.send(Subscribe(9, [SubscribeRequest("x/1", 0)], properties))
+    net.later(0.1)
+    assert isinstance(late.packets()[-1], Disconnect)
+    assert node.owning.referring is not None and node.owning.referring.referred == 2

@@ -36,6 +36,7 @@ from headwater.node.edge_settings import EdgeSettings
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.figures import EdgeSeen
 from headwater.node.links.post import Service
+from headwater.node.links.referring import Referring
 from headwater.node.links.splitting import LoadSplits
 from headwater.node.links.view import MQTT_KEY, PHASE_KEY
 from headwater.node.plane.timers import Timer
@@ -100,6 +101,11 @@ class Owning(Service):
             lambda node: node in links.up,
             lambda node, filter, done: self.order(node, filter, False, False, done),
         )
+        self.referring: Referring | None = None
+        if settings.elsewhere == "refer":
+            self.referring = Referring(links.server, self.owners, lambda node: self._clients_at.get(node, ""))
+        self._clients_at: dict[str, str] = {}
+        """Where clients of other nodes connect."""
         self._scope = TableScope(links.node, Table())
         self._fanouts: dict[Table, Fanouts] = {}
         self._waiting: dict[str, float] = {}
@@ -135,6 +141,8 @@ class Owning(Service):
         self.owners.begin(self.settings.owns, self._position, time.time())
         self._change()
         self._keep()
+        if self.referring is not None:
+            self.referring.start()
 
     @property
     def _position(self) -> int:
@@ -179,6 +187,8 @@ class Owning(Service):
                 self._tell_view(node, end, view)
             self._view_changed(view.table)
             crash_point("edge-switched")
+        if is_changed and self.referring is not None:
+            self.referring.moved()
         ending = set(owners.endings)
         if owners.look(self._position):
             is_changed = True
@@ -310,6 +320,7 @@ class Owning(Service):
     def forgotten(self, node: str) -> None:
         self.owners.forget(node)
         self._pieces.pop(node, None)
+        self._clients_at.pop(node, None)
         self.links.spooling.keep(HEARD + node.encode(), None)
         self.look_soon()
 
@@ -406,6 +417,7 @@ class Owning(Service):
         for member in members:
             if member.node == self.node or member.node not in self.links.spooling.ends:
                 continue
+            self._clients_at[member.node] = member.values.get(MQTT_KEY, b"").decode(errors="replace")
             pieces = declaring.pieces_of(member.values)
             if pieces == self._pieces.get(member.node):
                 continue
