@@ -196,7 +196,7 @@ class _TakeOver:
         key = (wanted["name"], wanted["size"], wanted["sha256"])
         try:
             is_whole: bool = path.stat().st_size == wanted["size"]
-            is_whole = is_whole and (key in self._sorted or _sum_of(path) == wanted["sha256"])
+            is_whole = is_whole and (key in self._sorted or _sum_of(path) == key[2])
         except FileNotFoundError:
             return False
         if is_whole and path.suffix == SORTED:
