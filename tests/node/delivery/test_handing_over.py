@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.client import Client
-from headwater.node.admin.hand_over_desk import HandOverDesk
+from headwater.node.admin.desk import Desk
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.delivery.handing_over import HandingOver, HandOverRefused
@@ -123,8 +123,7 @@ def test_only_files_of_the_copy_are_given(tmp_path: Path) -> None:
 def test_a_node_without_a_store_hands_nothing_over(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Broker(Config(host="127.0.0.1", port=0)) as broker:
-            desk = HandOverDesk()
-            desk.broker = broker
+            desk = Desk(broker)
             for ask in (desk.hand_over_state, lambda: desk.begin_hand_over("x")):
                 with pytest.raises(ValueError, match="no delivery store"):
                     ask()

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import to_json
 
@@ -39,6 +39,9 @@ from headwater.routing.topics import check_filter, has_wildcard, matches
 from headwater.session.connection import CONNECTED
 from headwater.session.session import Session
 from headwater.wire.reasons import ADMINISTRATIVE_ACTION
+
+if TYPE_CHECKING:
+    from headwater.node.delivery.handing_over import HandingOver
 
 MOST_GROUPS: Final = 100
 MOST_LOOKED_AT: Final = 5000
@@ -84,6 +87,12 @@ class Desk(ClusterDesk, HandOverDesk):
     def stop(self) -> None:
         self.lag.stop()
         self._tracing.stop()
+
+    def handing_over(self) -> HandingOver | None:
+        return self.broker.handing_over()
+
+    def data_dir(self) -> str:
+        return self.broker.config.data_dir
 
     def leave(self) -> None:
         """Who has asked until now has gone."""

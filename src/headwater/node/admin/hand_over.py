@@ -9,7 +9,6 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
 from headwater.disk.errors import StorageError
-from headwater.node.admin.hand_over_desk import NONE
 from headwater.node.admin.reach import Reach
 from headwater.node.admin.routes import Order, TheReach, routes
 from headwater.node.delivery.handing_over import LONGEST_FREEZE
@@ -67,12 +66,9 @@ Id = Annotated[str, Field(max_length=64)]
 
 async def _ask(reach: Reach, operation: str, **arguments: Any) -> Any:
     try:
-        found = await reach.ask(operation, **arguments)
+        return await reach.ask(operation, **arguments)
     except (ValueError, StorageError) as error:
         raise HTTPException(409, str(error)) from error
-    if found is None:
-        raise HTTPException(409, NONE)
-    return found
 
 
 @hand_over_routes.get("")

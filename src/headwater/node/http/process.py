@@ -148,7 +148,7 @@ class HttpProcess:
             where = address_text(settings.host, settings.port)
             error.filename = f"http://{where} for the admin API (admin.host, admin.port)"
             raise
-        self._questions |= {name: getattr(self._desk, name, _nothing) for name in admin.OPERATIONS}
+        self._questions |= {name: getattr(self._desk, name) for name in admin.OPERATIONS}
         self._desk.start()
 
     async def stop(self) -> None:
@@ -338,5 +338,5 @@ def _reaped(process: subprocess.Popen[bytes]) -> str:
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}" if code else ""
 
 
-def _nothing(**_: Any) -> None:
-    """Of several processes: what they have not, such as a cluster or a store."""
+def _nothing() -> None:
+    pass

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 from headwater.disk.errors import StorageError
+from headwater.node.admin.hand_over_desk import HandOverDesk
 from headwater.node.admin.reach import BrokerStopped
 from headwater.node.http.link import Link, LinkLost
 from headwater.node.metric import added
@@ -36,7 +37,7 @@ _SEEN: Final = TypeAdapter(Seen)
 Fields = dict[str, Any]
 
 
-class NodeDesk:
+class NodeDesk(HandOverDesk):
     """Asked on the supervisor's loop. Operations have the arguments and answers of `Desk`."""
 
     def __init__(self, workers: Sequence[WorkerProcess], totals: Totals) -> None:
