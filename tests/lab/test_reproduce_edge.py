@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -348,7 +349,7 @@ def test_what_a_folder_gets(tmp_path: Path) -> None:
 
 def test_slices_of_it() -> None:
     """One edge as it is, and two edges of six tiers: a second at ten times the rate, and a late cloud."""
-    paper, late = Load("", "a slice", 10, 200), Load("late", "a late slice", 10, 200)
+    paper, late = Load("", "a slice", 10, 200), Load("late", "a late slice", 2, 200)
     small = plan.Plan(1, 2, paper, late, (Load("x20", "faster", 20, 200),), (FIRST, SIXTH))
     found = experiment.experiment(small, FACTS, 7, Console(quiet=True))
     assert found.wrong == 0
@@ -369,7 +370,8 @@ def test_slices_of_it() -> None:
     assert [late.scenario.number for late in found.lates] == [1, 6]
     for each in found.lates:
         assert each.recovered >= each.before > 50
-        assert each.live > 0
+        assert each.recovered + each.live == 200
+    assert any(each.live for each in found.lates)
 
 
 class _Swapped(Ground):
@@ -384,8 +386,29 @@ class _Swapped(Ground):
 
 def test_a_run_does_not_begin_while_messages_go_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ground, "READY_LIMIT", 1.5)
-    with pytest.raises(BrokerError, match="the tiers of scenario3 did not find their owners"), _Swapped(SCENARIOS[2]):
+    swapped = _Swapped(SCENARIOS[2])
+    with pytest.raises(BrokerError, match="the tiers of scenario3 did not find their owners"), swapped:
         pytest.fail("it has begun")
+    for node in swapped.nodes.values():
+        with pytest.raises(ProcessLookupError):
+            os.kill(node.pids()[0], 0)
+
+
+class _Broken(Ground):
+    """One of its tiers cannot start."""
+
+    def _options(self, tier: Tier, links: dict[str, int]) -> list[str]:
+        wrong = ["--set", "nonsense=1"] if tier.name == "north-r" else []
+        return super()._options(tier, links) + wrong
+
+
+def test_a_tier_that_cannot_start_leaves_nobody_behind() -> None:
+    broken = _Broken(SCENARIOS[1])
+    with pytest.raises(BrokerError, match="unknown setting"), broken:
+        pytest.fail("it has begun")
+    [node] = broken._started
+    with pytest.raises(ProcessLookupError):
+        os.kill(node.pids()[0], 0)
 
 
 def _fail(parent: object) -> None:

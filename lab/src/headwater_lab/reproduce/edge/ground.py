@@ -6,10 +6,14 @@ receiving ones with neither store nor disk.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
+import socket
 import sys
 import time
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +22,7 @@ from typing import Final, NamedTuple, Self
 from headwater.edge.copies import Copy, from_batch
 from headwater.fleet.devices import Fleet
 from headwater.fleet.node import RunningNode
-from headwater.fleet.process import BrokerError, RunningBroker, free_port
+from headwater.fleet.process import BrokerError, RunningBroker
 from headwater.store.reader import StoreReader
 from headwater.wire.packets import Publish
 from headwater_lab.cluster.caller import Caller
@@ -30,6 +34,7 @@ READY_LIMIT: Final = 60.0
 PROBE_WAIT: Final = 1.0
 """Seconds that a round of probes has; what was not where it belongs then was sent before all knew the owners."""
 SOON: Final = 0.05
+PORTS: Final = range(20000, 32000)
 
 
 class Stored(NamedTuple):
@@ -46,15 +51,14 @@ class Ground:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.nodes: dict[str, RunningBroker] = {}
+        self._started: list[RunningBroker] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="headwater-edge-")))
-            links = {tier.name: free_port() for tier in self.scenario.tiers}
-            for tier in self.scenario.tiers:
-                node = self.nodes[tier.name] = _started(tier, folder / tier.name, self._options(tier, links))
-                stack.callback(node.stop)
+            stack.callback(self._stop_all)
+            self._start_all(folder)
             delivery = [self.nodes[tier.name] for tier in self.scenario.delivery]
             self.ports = [self.nodes[tier.name].port for tier in self.scenario.receiving]
             self.sources = [(node.port, tier.owns) for node, tier in zip(delivery, self.scenario.delivery, strict=True)]
@@ -65,6 +69,28 @@ class Ground:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _start_all(self, folder: Path) -> None:
+        """At the same time, on as many processors as there are. Whatever ends this, those that started are known."""
+        tiers = self.scenario.tiers
+        ports = _free_ports(3 * len(tiers))
+        links = {tier.name: ports.pop() for tier in tiers}
+
+        def note(starting: Future[RunningBroker]) -> None:
+            if starting.exception() is None:
+                self._started.append(starting.result())
+
+        with ThreadPoolExecutor(len(tiers)) as pool:
+            found: list[Future[RunningBroker]] = []
+            for tier in tiers:
+                words = (tier, folder / tier.name, ports.pop(), ports.pop(), self._options(tier, links))
+                found.append(pool.submit(_started, *words))
+                found[-1].add_done_callback(note)
+        self.nodes = {tier.name: starting.result() for tier, starting in zip(tiers, found, strict=True)}
+
+    def _stop_all(self) -> None:
+        with ThreadPoolExecutor(len(self.scenario.tiers)) as pool:
+            list(pool.map(RunningBroker.stop, self._started))
 
     def _options(self, tier: Tier, links: dict[str, int]) -> list[str]:
         if not self.scenario.is_split:
@@ -140,10 +166,22 @@ class Ground:
         return False
 
 
-def _started(tier: Tier, folder: Path, options: list[str]) -> RunningBroker:
+def _started(tier: Tier, folder: Path, port: int, rest_port: int, options: list[str]) -> RunningBroker:
     folder.mkdir()
     if tier.delivers:
-        return RunningNode(folder, options=options)
-    port = free_port()
+        return RunningNode(folder, port=port, rest_port=rest_port, options=options)
     words = [sys.executable, "-m", "headwater", "broker", "--port", str(port), *options]
     return RunningBroker(words, port, folder / "node.log")
+
+
+def _free_ports(count: int) -> list[int]:
+    """Of those that the system does not give to whoever asks for any: until a node has started, which takes seconds on
+    a machine that has much to do, nobody else gets its port."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(PORTS)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            if port not in found:
+                found.append(port)
+    return found
