@@ -24,6 +24,7 @@ from headwater.node.links.groups import SpanningGroups
 from headwater.node.links.link import ALREADY, UP, Link
 from headwater.node.links.owning import Owning
 from headwater.node.links.post import Post
+from headwater.node.links.pushing import Pushing
 from headwater.node.links.receiving import NOT_FOR_NODES, Receiving, Shared
 from headwater.node.links.retaining import Retaining, is_shared
 from headwater.node.links.sending import LinkDestination, OutgoingRuns, aged
@@ -108,6 +109,7 @@ class Links(Source):
             self.sessions.is_synced = self.is_synced
         self.owning: Owning | None = None
         """None: the node is of no edge."""
+        self.pushing = self._make_pushing()
         self._destinations: dict[tuple[str, ...], list[Destination]] = {}
         self._fanouts: dict[str, Fanouts] = {}
         """By the node that messages come from; "" where none goes on."""
@@ -115,6 +117,19 @@ class Links(Source):
         self._held_again: Timer | None = None
         self._feed = _Feed(self)
         self._is_running = False
+
+    def _make_pushing(self) -> Pushing | None:
+        """None: messages go to others whatever the conditions of their clients are."""
+        config = self.server.config
+        if self.relays or not config.conditions.enabled or config.proxy.enabled:
+            return None
+        takes_more = (config.store.enabled and config.store.from_nodes) or bool(config.edge.name)
+        pushing = Pushing(self.server, self.post, self.outgoing, not takes_more, self.settings.subscribe_wait)
+        pushing.released = self._hold_for_interest
+        pushing.changed = self._remote_changed
+        pushing.dirtied = self._tick_soon
+        self.post.add(pushing)
+        return pushing
 
     # ---- from start to stop --------------------------------------------------------------------------------------
 
@@ -131,6 +146,8 @@ class Links(Source):
             self.coordination.route_changed(change, server.hot.now)
         if self.groups is not None:
             self.groups.start()
+        if self.pushing is not None:
+            self.pushing.start()
         server.router.feed.listen(self._feed)
         self.retaining.start()
         if self.owning is not None:
@@ -384,9 +401,13 @@ class Links(Source):
     def hold(self, task: ClientTask) -> bool:
         if not self.up:
             return False
+        if self.pushing is None or not self.pushing.hold(task):
+            self._hold_for_interest(task)
+        return True
+
+    def _hold_for_interest(self, task: ClientTask) -> None:
         self.coordination.hold(task)
         self._tick_soon()
-        return True
 
     def destinations(self, topic: str) -> list[Destination]:
         found = self.destinations_but("", topic) if self.owning is None else self._with_owner(topic, self.owning)
@@ -406,6 +427,9 @@ class Links(Source):
             ends = [self.spooling.end_of(peer) for peer in peers]
             found = [LinkDestination(self.outgoing, ends)] if ends else NOBODY
             self._destinations[peers] = found
+        if self.pushing is not None and self.pushing.told:
+            link = self.pushing.link(topic, [self.spooling.end_of(peer) for peer in peers])
+            return found if link is None else [link]
         return found
 
     def _with_owner(self, topic: str, owning: Owning) -> list[Destination]:
@@ -473,6 +497,8 @@ class Links(Source):
 
     def _flush_interest(self) -> None:
         """Tell what is wanted here now: where messages are relayed, none may overtake it."""
+        if self.pushing is not None:
+            self.pushing.flush()
         if self.coordination.has_work:
             self._run_tick()
 
@@ -480,15 +506,15 @@ class Links(Source):
         now = self.server.hot.now
         if self.groups is not None:
             self.groups.flush()  # who acknowledges a subscription knows of its group
+        if self.pushing is not None:
+            self.pushing.flush()
         work = self.coordination.tick(now)
         for node, frame in work.sends:
             end = self.spooling.ends.get(node)
             if end is not None:
                 end.send(frame)
         if work.changed is None or work.changed:
-            self.server.hot.own_fanouts.remote_changed()
-            for fanouts in self._all_fanouts():
-                fanouts.remote_changed()
+            self._remote_changed()
             if self.interest_changed is not None:
                 self.interest_changed()
         for task in work.released:
@@ -496,6 +522,11 @@ class Links(Source):
             task.released()
         if self._is_running:
             self._tick_when(max(self.coordination.next_tick, now + 0.001))
+
+    def _remote_changed(self) -> None:
+        self.server.hot.own_fanouts.remote_changed()
+        for fanouts in self._all_fanouts():
+            fanouts.remote_changed()
 
     # ---- what links owe ------------------------------------------------------------------------------------------
 

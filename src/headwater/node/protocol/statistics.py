@@ -116,6 +116,10 @@ class Statistics(_Copy):
         lambda server: server.conditions.tally.unread,
         doc="Setting `conditions.max_payload`.",
     )
+    conditions_not_sent: int = counter(
+        "Messages that were not sent to another node, because nobody's condition there holds.",
+        lambda server: server.conditions.tally.not_sent,
+    )
     conditions_memory: int = gauge(
         "Bytes of what subscriptions remember for `changed` and `limit`.",
         lambda server: server.conditions.budget.used,

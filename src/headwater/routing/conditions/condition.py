@@ -60,6 +60,7 @@ class Tally:
         self.suppressed = 0
         self.refused = 0
         self.unread = 0
+        self.not_sent = 0
 
 
 class ContentCondition(Condition):
