@@ -20,6 +20,7 @@ from headwater.node.broker import Broker
 from headwater.node.config import Config, load_config
 from headwater.node.delivery.gate import BrokerGate
 from headwater.node.delivery.listening import listen_for_rest
+from headwater.node.delivery.peers import Members, peer_token_of
 from headwater.node.delivery.serving import rest_server
 from headwater.node.links import cluster as loaded_before_it_is_forked
 from headwater.node.persistence import persistence, recovery
@@ -226,7 +227,8 @@ def serve(config: Config, disk: str, network: str, clock: float, obey: Obey | No
 def _rest(broker: Broker, sockets: list[socket.socket]) -> RestServer:
     assert broker.store is not None
     settings = broker.config.rest
-    return rest_server(broker.store, BrokerGate(broker, settings, ""), settings, sockets, None)
+    peers = Members(settings, peer_token_of(broker.config))
+    return rest_server(broker.store, BrokerGate(broker, settings, ""), settings, sockets, None, peers)
 
 
 def _read_orders(broker: Broker, obey: Obey) -> None:

@@ -31,6 +31,7 @@ Order is that of clients that stay; of one that moves, only what it sent at one 
     pauses.py     how long publishers waited
     broken.py     nodes that do not keep a promise, to be found
     episode.py    one edge over many faults, up to the verdict
+    pipeline.py   the pipeline that reads all of it meanwhile
     receiving.py  what a receiving node costs: memory and start, with TLS
     campaign.py   all this as a part of a campaign (headwater_lab/kill_campaign.py)
 """

@@ -42,6 +42,7 @@ def _arguments() -> argparse.Namespace:
     options.add_argument("--nodes", type=int, choices=LAYOUTS, default=0, help="3 to 5, unless said")
     options.add_argument("--rate", type=float, default=20.0, help="messages a second of each device")
     options.add_argument("--broken", choices=BROKEN, action="append", help="nodes that are to be found; repeat")
+    options.add_argument("--pipeline", action="store_true", help="run the Spark pipeline over all of it")
     options.add_argument("--quick", action="store_true", help="20 faults, in less than two minutes")
     options.add_argument("--no-receiving", action="store_true", help="do not measure what a receiving node costs")
     options.add_argument("--heartbeat", type=float, default=0.2, help="cluster.heartbeat")
@@ -65,9 +66,9 @@ def main() -> int:
         campaign.keep(RECEIVING, measure(place))
         shutil.rmtree(place)
     for broken in arguments.broken or [""]:
-        setup = EdgeSetup(cluster, broken, arguments.rate)
+        setup = EdgeSetup(cluster, broken, arguments.rate, arguments.pipeline)
         all_steps = not only and not broken
-        edge = ChaoticEdge(setup, edge_faults(only), arguments.kills, arguments.per_episode, all_steps)
+        edge = ChaoticEdge(setup, edge_faults(only), arguments.kills, all_steps)
         campaign.kill(edge.part())
     return campaign.end()
 

@@ -13,15 +13,17 @@ from headwater_lab.chaos.lives import BrokerFailed
 from headwater_lab.cluster_chaos.campaign import spread
 from headwater_lab.cluster_chaos.checker import CLUSTER_KINDS, QOS2
 from headwater_lab.cluster_chaos.faults import Faults
-from headwater_lab.edge_chaos.checker import DISORDER, EDGE_KINDS, NOT_STORED, RECONNECTS, TWICE, UNREADABLE
-from headwater_lab.edge_chaos.episode import EdgeEpisode, EdgeSetup, kind_of
-from headwater_lab.edge_chaos.faults import POINTS
+from headwater_lab.edge_chaos.checker import DISORDER, EDGE_KINDS, NOT_STORED, PIPELINE, RECONNECTS, TWICE, UNREADABLE
+from headwater_lab.edge_chaos.episode import EdgeEpisode, EdgeSetup, edge_faults, kind_of
+from headwater_lab.edge_chaos.faults import POINTS, KillAtStep
 from headwater_lab.kill_campaign import EpisodeOutcome, KillCampaign, Part, Totals
 from headwater_lab.results import record, write_json
 
 PART: Final = "edge"
-MORE: Final = 5
-"""Episodes after the last one that was asked for, at most, until each step of a move has struck."""
+MORE: Final = 6
+"""Episodes after the last one that was asked for, at most, until each step of a move has struck; and the kills of each,
+all of them at such steps."""
+IN_EACH: Final = 4
 KINDS: Final = (*EDGE_KINDS, *CLUSTER_KINDS)
 SPLIT: Final = {
     "split/lost": (NOT_STORED, "lost"),
@@ -31,19 +33,21 @@ SPLIT: Final = {
     "split/unreadable": (UNREADABLE,),
 }
 """Figures, and the kinds of violations that they count."""
+STEPS: Final = edge_faults((KillAtStep,))
 UNITS: Final = {"_ms_max": "ms", "_ms": "ms", "_mb": "MB", "_s": "s"}
 """By how a name ends; all others are counts."""
 
 
 @dataclass(slots=True)
 class ChaoticEdge:
-    """`kills`: faults that were asked for; `per_episode`: in one episode. `all_steps`: go on until each has struck."""
+    """`kills`: faults that were asked for. `all_steps`: go on until each has struck."""
 
     setup: EdgeSetup
     faults: Faults
     kills: int
-    per_episode: int
     all_steps: bool = True
+    more: int = 0
+    """Episodes since there were as many faults as were asked for."""
     moving: list[float] = field(default_factory=list)
     still: list[float] = field(default_factory=list)
     """Seconds that publishers waited, while a filter moved and while none did."""
@@ -57,11 +61,13 @@ class ChaoticEdge:
         """While a step of a move has not struck, there is another episode, up to a limit."""
         ends = totals.kills.total()
         is_missing = self.all_steps and any(not totals.kills[point] for point in EDGE_POINTS)
-        if is_missing and not totals.wrong and totals.episodes < self.kills // self.per_episode + MORE:
-            return min(ends, self.kills - self.per_episode)
-        return ends
+        if ends < self.kills or not is_missing or totals.wrong or self.more == MORE:
+            return ends
+        self.faults = STEPS
+        return self.kills - IN_EACH
 
     def _episode(self, seed: int, folder: Path, faults: int) -> EpisodeOutcome:
+        self.more += self.faults is STEPS
         episode = EdgeEpisode(seed, folder, self.setup, self.faults)
         try:
             episode.run(faults)
@@ -103,7 +109,12 @@ class ChaoticEdge:
             "slowest move in peace in s": round(totals.longest.get("move", 0.0), 3),
             "slowest drain in s": round(totals.longest.get("drain", 0.0), 3),
             "healed in s": spread(self.healed),
+            **(self._of_pipeline(totals) if self.setup.pipeline else {}),
         }
+
+    def _of_pipeline(self, totals: Totals) -> dict[str, int]:
+        names = ("rows of bronze", "rounds of the pipeline", "pipeline started again")
+        return {name: totals.counts[name] for name in names}
 
     def figures(self, totals: Totals) -> dict[str, float]:
         return {
@@ -112,6 +123,8 @@ class ChaoticEdge:
             "split/pause_ms_max": round(1000 * max(self.moving, default=0.0), 1),
             "still/pause_ms_max": round(1000 * max(self.still, default=0.0), 1),
             **{f"kills/{point}": totals.kills[point] for point in EDGE_POINTS},
+            **({"pipeline/violations": totals.wrong[PIPELINE]} if self.setup.pipeline else {}),
+            **({"pipeline/bronze_rows": totals.counts["rows of bronze"]} if self.setup.pipeline else {}),
         }
 
 

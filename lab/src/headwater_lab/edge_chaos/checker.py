@@ -10,7 +10,7 @@ from typing import Final
 from headwater.edge.status import EdgeStatus, Stretch, stretches_of
 from headwater_lab.chaos.checker import Violation
 from headwater_lab.chaos.history import Acknowledged, Disconnected, History, Note, Sent
-from headwater_lab.cluster_chaos.world import stays
+from headwater_lab.cluster_chaos.world import home, stays
 from headwater_lab.edge_chaos.pauses import calm_times
 from headwater_lab.edge_chaos.population import Arrived, Ended
 from headwater_lab.edge_chaos.stores import StoredRow
@@ -21,7 +21,8 @@ DISORDER: Final = "out of order"
 UNREADABLE: Final = "unreadable"
 RECONNECTS: Final = "device reconnects"
 UNSETTLED: Final = "unsettled"
-EDGE_KINDS: Final = (NOT_STORED, TWICE, DISORDER, UNREADABLE, RECONNECTS, UNSETTLED)
+PIPELINE: Final = "pipeline"
+EDGE_KINDS: Final = (NOT_STORED, TWICE, DISORDER, UNREADABLE, RECONNECTS, UNSETTLED, PIPELINE)
 SOON: Final = 1.0
 """Seconds around a fault in which its node may have ended connections because of it, or QoS 0 is lost with one."""
 MOST: Final = 20
@@ -181,7 +182,8 @@ class EdgeChecker:
                 last = rank, each.row.position, note, place
 
     def _late(self) -> Iterator[tuple[str, str]]:
-        """What was sent later was there earlier, in another store: who follows both sees that."""
+        """What was sent later was there earlier, in another store: who follows both sees that. What is published at the
+        new owner itself does not wait (docs/edge-tiers.md)."""
         firsts = self._firsts()
         for order, notes in self._rows().items():
             if not stays(order[0]):
@@ -191,6 +193,8 @@ class EdgeChecker:
                 if note.message not in firsts:
                     continue
                 each = firsts[note.message][1]
+                if each.node == home(order[0]):
+                    continue
                 if latest is not None and each.node != latest.node and each.arrival < latest.arrival - APART:
                     text = f"message {note.message} of {' '.join(order)} was at {each.node}:{each.row.position}"
                     earlier = f"{latest.row.message}, which was sent before, was at {latest.node}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,14 +15,16 @@ from headwater_lab.cluster_chaos.checker import STUCK
 from headwater_lab.cluster_chaos.episode import ClusterEpisode, Setup
 from headwater_lab.cluster_chaos.faults import FaultOf, Faults
 from headwater_lab.cluster_chaos.nodes import ClusterNode
-from headwater_lab.edge_chaos.checker import UNREADABLE, UNSETTLED, EdgeChecker
+from headwater_lab.edge_chaos.checker import PIPELINE, UNREADABLE, UNSETTLED, EdgeChecker
 from headwater_lab.edge_chaos.faults import KINDS
 from headwater_lab.edge_chaos.layout import LAYOUTS, SIZES, Place
 from headwater_lab.edge_chaos.moving import Moved, Order, Settling, choose
 from headwater_lab.edge_chaos.nodes import JOIN, EdgeNode
 from headwater_lab.edge_chaos.pauses import Waits, waits
+from headwater_lab.edge_chaos.pipeline import Follower
 from headwater_lab.edge_chaos.population import EdgeWorld, populate
-from headwater_lab.edge_chaos.stores import StoredRow, edge_by_rest, rows_by_rest, rows_on_disk
+from headwater_lab.edge_chaos.stores import Shown, StoredRow, edge_by_rest, rows_by_rest, rows_on_disk
+from headwater_lab.kill_campaign import EpisodeOutcome
 
 MOVES_BEFORE: Final = 0.7
 """How often a move is ordered just before a fault, and how often while it lasts."""
@@ -31,7 +33,10 @@ IN_PEACE: Final = 2
 """Moves after each fault, when all is well again."""
 SETTLED_LIMIT: Final = 30.0
 """Seconds in which a move comes to its end when nothing is wrong."""
-LINKED: Final = 0.5
+WHOLE: Final = ""
+"""In place of a node: all of the edge."""
+MOST: Final = 5
+"""Differences of a kind that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,8 @@ class EdgeSetup:
     cluster: Setup
     broken: str = ""
     rate: float = 20.0
-    serves_rest: bool = False
-    """All the time, not only in the end."""
+    pipeline: bool = False
+    """Runs all the time; REST is then served all the time, too, else only in the end."""
 
 
 class EdgeEpisode(ClusterEpisode):
@@ -59,8 +64,21 @@ class EdgeEpisode(ClusterEpisode):
         self.waits = Waits([], [])
         self.qos0: dict[str, int] = {}
         self.last_status: EdgeStatus | None = None
-        self._by_rest: dict[str, list[tuple[int, str, int]]] = {}
+        self._by_rest: dict[str, list[Shown]] = {}
+        self._follower: Follower | None = None
         super().__init__(seed, folder, setup.cluster, faults)
+
+    def run(self, faults: int) -> EpisodeOutcome:
+        try:
+            return super().run(faults)
+        finally:
+            if self._follower is not None:
+                self._follower.close()
+
+    def link(self) -> None:
+        super().link()
+        if self._of_edge.pipeline and self._follower is None:
+            self._follower = Follower(self.folder, _url(self.edge_node(self.delivering[0]).rest))
 
     # ---- what it is made of --------------------------------------------------------------------------------------
 
@@ -79,7 +97,7 @@ class EdgeEpisode(ClusterEpisode):
         populate(self.world, self.places, self._of_edge.rate)
 
     def settings_of(self, name: str) -> dict[str, Any]:
-        return self.places[name].settings() | (self._rest(name) if self._of_edge.serves_rest else {})
+        return self.places[name].settings() | (self._rest(name) if self._of_edge.pipeline else {})
 
     def _rest(self, name: str) -> dict[str, Any]:
         if not self.places[name].delivers:
@@ -111,8 +129,14 @@ class EdgeEpisode(ClusterEpisode):
 
     def status(self) -> EdgeStatus:
         """As one of those sees it that live. It must not be stopped."""
-        self._seen = self.random.choice(self._living()).edge()
-        return self._seen
+        while True:
+            node = self.random.choice(self._living())
+            try:
+                self._seen = node.edge()
+                return self._seen
+            except (BrokerFailed, BrokenPipeError):
+                if not node.died():  # else it was just about to die at a step
+                    raise
 
     def _living(self) -> list[EdgeNode]:
         return [node for node in map(self.edge_node, self.nodes) if node.lives]
@@ -140,6 +164,8 @@ class EdgeEpisode(ClusterEpisode):
             self.order(*choose(self.random, self._seen, self.delivering))
 
     def in_peace(self) -> None:
+        if self._follower is not None:
+            self._follower.tend()
         for _ in range(IN_PEACE):
             self._settle_moves()
             filter, to = choose(self.random, self.status(), self.delivering)
@@ -171,19 +197,28 @@ class EdgeEpisode(ClusterEpisode):
             self.nodes[name].settings |= self._rest(name)
         super().come_back()
         self._settle_moves()
-        self.last_status = self.edge_node(next(iter(self.nodes))).edge()
+        self.last_status = self._all_stretches()
         for name in self.delivering:
-            self._by_rest[name] = self._read_rest(name)
+            self._by_rest[name] = self._read_rest(name, "store")
+        if not self.network.network_of(next(iter(self.nodes))):  # in a namespace, a node reaches no REST of others
+            self._by_rest[WHOLE] = self._read_rest(self.random.choice(self.delivering), "edge")
 
-    def _read_rest(self, name: str) -> list[tuple[int, str, int]]:
+    def _all_stretches(self) -> EdgeStatus:
+        """Each node has all of its own; of others, as many as they tell."""
+        said = [self.edge_node(name).edge() for name in self.nodes]
+        return replace(said[0], stores=tuple(row for each in said for row in each.stores if row.node == each.node))
+
+    def _read_rest(self, name: str, scope: str) -> list[Shown]:
         """REST begins a moment after MQTT."""
+        assert self.last_status is not None
         port = self.edge_node(name).rest
+        store = next(each.store for each in self.last_status.nodes if each.node == name)
         deadline = time.monotonic() + SETTLED_LIMIT
         while True:
             try:
                 if edge_by_rest(port)["node"] != name:
                     raise BrokerFailed(f"REST of {name} says that it is another node")
-                return rows_by_rest(port)
+                return rows_by_rest(port, scope, store)
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise BrokerFailed(f"REST of {name}: {error}") from None
@@ -192,6 +227,12 @@ class EdgeEpisode(ClusterEpisode):
     def judge(self) -> list[Violation]:
         assert self.last_status is not None
         found = super().judge()
+        if self._follower is not None:
+            texts = list(self._follower.finish())
+            found += [Violation(PIPELINE, len(self.world.history.events), text) for text in texts]
+            self.outcome.counts["rows of bronze"] = self._follower.rows
+            self.outcome.counts["rounds of the pipeline"] = self._follower.rounds
+            self.outcome.counts["pipeline started again"] = self._follower.failures
         for name in self.nodes:
             self.terminate(name)
         stored: list[StoredRow] = []
@@ -205,18 +246,21 @@ class EdgeEpisode(ClusterEpisode):
         self.qos0 = dict(checker.qos0)
         self.waits = waits(self.world.history)
         self.outcome.counts["stored"] = len(stored)
+        if self._follower is not None and self._follower.rows != len(stored):
+            text = f"bronze has {self._follower.rows} messages, and the stores have {len(stored)}"
+            found.append(Violation(PIPELINE, len(self.world.history.events), text))
         return found
 
     def _differences(self, stored: list[StoredRow]) -> list[Violation]:
-        """Between disk and REST."""
+        """Between disks and REST: of each store, and of the whole edge, asked at one node."""
         wrong = []
-        for name in self.delivering:
-            on_disk = {(each.row.position, each.row.topic, each.row.message) for each in stored if each.node == name}
-            for one, other, where in (
-                (on_disk, set(self._by_rest[name]), "on disk, and not by REST"),
-                (set(self._by_rest[name]), on_disk, "by REST, and not on disk"),
-            ):
-                wrong += [f"{name} has {each} {where}" for each in sorted(one - other)[:5]]
+        for name, shown in self._by_rest.items():
+            on_disk = {_shown(each) for each in stored if name in (WHOLE, each.node)}
+            what = "the edge" if name == WHOLE else name
+            wrong += [f"{what} has {each} on disk, and not by REST" for each in sorted(on_disk - set(shown))[:MOST]]
+            wrong += [f"{what} has {each} by REST, and not on disk" for each in sorted(set(shown) - on_disk)[:MOST]]
+            if len(shown) != len(set(shown)):
+                wrong.append(f"{what} shows {len(shown) - len(set(shown))} messages twice by REST")
         return [Violation(UNREADABLE, len(self.world.history.events), text) for text in wrong]
 
     def count(self) -> None:
@@ -227,6 +271,10 @@ class EdgeEpisode(ClusterEpisode):
         counts["joins taken"] = sum(order.outcome() is True and order.to == JOIN for order in self._orders)
         counts["qos 0 sent"] = self.qos0.get("sent", 0)
         counts["qos 0 not there"] = self.qos0.get("not there", 0)
+
+
+def _shown(stored: StoredRow) -> Shown:
+    return stored.store, stored.row.position, stored.row.topic, stored.row.message
 
 
 def _url(port: int) -> str:

@@ -99,10 +99,10 @@ class AtStep(FaultOf):
         edge = edge_of(self.episode)
         node = edge.edge_node(self.random.choice(list(edge.nodes)))
         for _ in range(TRIES):
-            status = edge.status()
             node.deaths.withdraw()
             if self.has_struck(node):
                 return node
+            status = edge.status()
             filter, to = choose(self.random, status, edge.delivering)
             had = [each for each in owners_now(status, filter) if each != to]
             if (point in OF_NEW_OWNER and to == JOIN) or (point in OF_OLD_OWNER and not had):

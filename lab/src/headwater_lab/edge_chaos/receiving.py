@@ -134,34 +134,34 @@ def _words(config: Path, port: int) -> list[str]:
     return [sys.executable, "-m", "headwater", "broker", "--config", str(config), "--port", str(port)]
 
 
-async def _load(port: int, context: ssl.SSLContext, node: RunningBroker) -> int:
+async def _load(port: int, context: ssl.SSLContext, node: RunningBroker, devices: int, each: int) -> int:
     """Resident bytes while all devices are connected, after all is acknowledged."""
     async with contextlib.AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(Client("127.0.0.1", port, tls=context, client_id=f"device-{number}"))
-            for number in range(CLIENTS)
+            for number in range(devices)
         ]
-        for each in range(EACH):
+        for turn in range(each):
             await asyncio.gather(
                 *(
-                    client.publish(f"plant/{number}/reading", b"%d" % each * PAYLOAD, qos=1)
+                    client.publish(f"plant/{number}/reading", b"%d" % (turn % 10) * PAYLOAD, qos=1)
                     for number, client in enumerate(clients)
                 )
             )
         return node.resident_bytes()
 
 
-def measure(folder: Path) -> dict[str, Any]:
+def measure(folder: Path, devices: int = CLIENTS, each: int = EACH, starts: int = STARTS) -> dict[str, Any]:
     """Figures, and what they were taken with."""
     pair = Pair(folder)
     try:
         with pair.receiving() as (node, _):
-            resident = asyncio.run(_load(pair.port, pair.context, node))
+            resident = asyncio.run(_load(pair.port, pair.context, node, devices, each))
             peak = node.peak_bytes()
-        starts, listens = [], []
-        for _ in range(STARTS):
+        welcomes, listens = [], []
+        for _ in range(starts):
             with pair.receiving() as (node, seconds):
-                starts.append(seconds)
+                welcomes.append(seconds)
                 listens.append(node.seconds_to_listen)
     finally:
         pair.stop()
@@ -169,11 +169,11 @@ def measure(folder: Path) -> dict[str, Any]:
         "figures": {
             "receiving/rss_mb": round(resident / 1e6, 1),
             "receiving/peak_mb": round(peak / 1e6, 1),
-            "receiving/start_ms": round(1000 * median(starts), 1),
+            "receiving/start_ms": round(1000 * median(welcomes), 1),
             "receiving/listens_ms": round(1000 * median(listens), 1),
         },
-        "devices with TLS": CLIENTS,
-        "messages": CLIENTS * EACH,
-        "starts in s": [round(each, 3) for each in starts],
+        "devices with TLS": devices,
+        "messages": devices * each,
+        "starts in s": [round(seconds, 3) for seconds in welcomes],
         "failures": [],
     }

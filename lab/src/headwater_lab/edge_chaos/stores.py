@@ -59,12 +59,16 @@ def _tell_rows(folder: Path) -> int:
     return 0
 
 
-def rows_by_rest(port: int) -> list[tuple[int, str, int]]:
-    """Positions, topics and messages."""
+Shown = tuple[str, int, str, int]
+"""By REST: store, position, topic and message."""
+
+
+def rows_by_rest(port: int, scope: str, store: str = "") -> list[Shown]:
+    """Of the scope `store` or `edge`; `store` is the node's own."""
     found = []
-    for line in _get(port, "/v1/messages?format=ndjson").splitlines():
-        message = json.loads(line)
-        found.append((message["position"], message["topic"], message_in(message["payload"].encode())))
+    for line in _get(port, f"/v1/messages?format=ndjson&scope={scope}").splitlines():
+        each = json.loads(line)
+        found.append((each.get("store", store), each["position"], each["topic"], message_in(each["payload"].encode())))
     return found
 
 
