@@ -6,8 +6,8 @@ from headwater.store.chunk import Chunk
 from headwater.store.entry import Entry
 from headwater.store.query import Query
 
-ELSEWHERE = {"filter", "may_read", "limit"}
-"""Asked once for each topic, or of the whole."""
+ELSEWHERE = {"filter", "may_read", "limit", "where"}
+"""Asked once for each topic, of the whole, or of what a message says (store/rest/messages.py)."""
 MESSAGE = Chunk.of([Entry(5, "a", b"", 1, False, "device", 5, 5, 5.0)])
 
 
