@@ -176,7 +176,13 @@ def test_an_owner_does_not_leave_with_its_topics(tmp_path: Path) -> None:
             await cluster_of(a).own_filter("plant/#", "b", False)
             await until(lambda: not status(a).moves and status(a).owner_of("plant/#") == "b")
             await until(lambda: not cluster_of(a).owning.owners.claims)  # type: ignore[union-attr]
-            cluster_of(a).drain("a", False)
+
+            def is_drained() -> bool:
+                if all(each.ready and each.state == "live" for each in status(a).nodes):
+                    cluster_of(a).drain("a", False)
+                return cluster_of(a).not_ready != ""
+
+            await until(is_drained)
             await until(lambda: len(status(b).nodes) == 2)
 
     run(body())
