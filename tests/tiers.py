@@ -59,6 +59,7 @@ NOT_FAST: Final = (
     "tests/test_cli_demo.py",
     "tests/test_cli_edge.py",
     "tests/test_edge_nodes.py",
+    "tests/test_edge_tutorial.py",
     "tests/test_cli_output.py",
     "tests/test_cli_passwd.py",
     "tests/test_cli_pipeline.py",
