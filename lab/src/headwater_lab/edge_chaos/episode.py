@@ -78,7 +78,8 @@ class EdgeEpisode(ClusterEpisode):
     def link(self) -> None:
         super().link()
         if self._of_edge.pipeline and self._follower is None:
-            self._follower = Follower(self.folder, _url(self.edge_node(self.delivering[0]).rest))
+            urls = [_url(self.edge_node(name).rest) for name in self.delivering]
+            self._follower = Follower(self.folder, urls)
 
     # ---- what it is made of --------------------------------------------------------------------------------------
 
@@ -116,8 +117,10 @@ class EdgeEpisode(ClusterEpisode):
 
     # ---- what befalls nodes --------------------------------------------------------------------------------------
 
-    def kill(self, name: str) -> None:
-        self.harmed[name].append((time.monotonic(), time.monotonic()))
+    def kill(self, name: str, since: float | None = None) -> None:
+        """`since`: it may have died by itself since then."""
+        now = time.monotonic()
+        self.harmed[name].append((now if since is None else since, now))
         super().kill(name)
 
     def terminate(self, name: str) -> None:

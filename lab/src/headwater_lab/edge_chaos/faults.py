@@ -7,6 +7,7 @@ end the old one's; views change at all nodes.
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -103,6 +104,8 @@ class AtStep(FaultOf):
             if self.has_struck(node):
                 return node
             status = edge.status()
+            if self.has_struck(node):
+                return node  # while somebody else was asked
             filter, to = choose(self.random, status, edge.delivering)
             had = [each for each in owners_now(status, filter) if each != to]
             if (point in OF_NEW_OWNER and to == JOIN) or (point in OF_OLD_OWNER and not had):
@@ -128,8 +131,9 @@ class KillAtStep(AtStep):
         return node.died()
 
     def begin(self) -> None:
+        began = time.monotonic()
         super().begin()
-        self.episode.kill(self.nodes[0])
+        edge_of(self.episode).kill(self.nodes[0], began)
 
     def end(self) -> None:
         self.episode.start(self.nodes[0])
@@ -164,7 +168,7 @@ class KillAtCommit(FaultOf):
     turns = Steps(tuple(POINTS))
 
     def begin(self) -> None:
-        edge = edge_of(self.episode)
+        edge, began = edge_of(self.episode), time.monotonic()
         point = self.turns.next(self.random)
         stores = point not in BROKER_POINTS
         victim = self.random.choice(edge.delivering if stores else list(edge.nodes))
@@ -182,7 +186,7 @@ class KillAtCommit(FaultOf):
             self.kind = point
         else:
             self.turns.missed(point)
-        edge.kill(victim)
+        edge.kill(victim, began)
 
     def end(self) -> None:
         self.episode.start(self.nodes[0])

@@ -9,7 +9,7 @@ before.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +23,10 @@ LISTEN: Final = 0.5
 
 
 class Follower:
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, urls: Sequence[str]) -> None:
+        """It is given the first of them; in the end all are asked for what they have."""
         self._log = folder / "driver.log"
-        self._life = Life(folder, [url], MASTER, HONEST, Orders(folder))
+        self._life = Life(folder, urls[:1], MASTER, HONEST, Orders(folder), examined=urls)
         self.rows = 0
         """Of bronze, in the end."""
 

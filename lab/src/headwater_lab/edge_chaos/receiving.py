@@ -4,7 +4,8 @@ Two nodes as anybody starts them, `headwater broker`: a delivery node with a sto
 listener and a data folder, durability sync, on one core. Memory is what is resident after `CLIENTS` devices have
 connected by TLS and had `EACH` messages of QoS 1 acknowledged, while they are still connected, and the most that there
 was. The start is the time from the command until a device that connects by TLS has its CONNACK: no start is faster than
-that is for a device. It is taken several times, with a data folder that was used before, and the median counts.
+that is for a device. It is taken several times, with a data folder that was used before, and the median counts; so is
+the CPU time that the node took until then, which does not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headwater.client import Client
 from headwater.fleet.process import BrokerError, RunningBroker, free_port
@@ -67,6 +68,14 @@ key = "{key}"
 """
 
 
+class Start(NamedTuple):
+    """Seconds until a device had its CONNACK, until the node listened, and of CPU time until the former."""
+
+    welcomed: float
+    listens: float
+    cpu: float
+
+
 class Pair:
     """A delivery node that runs, and what a receiving node beside it is started with."""
 
@@ -90,8 +99,8 @@ class Pair:
         return file
 
     @contextlib.contextmanager
-    def receiving(self) -> Iterator[tuple[RunningBroker, float]]:
-        """It, and after how many seconds a device had its CONNACK."""
+    def receiving(self) -> Iterator[tuple[RunningBroker, Start]]:
+        """It, and what it took until a device had its CONNACK."""
         taskset = shutil.which("taskset")
         one_core = [] if taskset is None else [taskset, "-c", str(min(os.sched_getaffinity(0)))]
         began = time.monotonic()
@@ -99,7 +108,8 @@ class Pair:
         node = RunningBroker(words, self.port, self._folder / "receiving.log")
         try:
             self._wait_for_connack()
-            yield node, time.monotonic() - began
+            seconds = time.monotonic() - began
+            yield node, Start(seconds, node.seconds_to_listen, node.cpu_seconds())
         finally:
             node.stop()
 
@@ -158,22 +168,22 @@ def measure(folder: Path, devices: int = CLIENTS, each: int = EACH, starts: int 
         with pair.receiving() as (node, _):
             resident = asyncio.run(_load(pair.port, pair.context, node, devices, each))
             peak = node.peak_bytes()
-        welcomes, listens = [], []
+        taken = []
         for _ in range(starts):
-            with pair.receiving() as (node, seconds):
-                welcomes.append(seconds)
-                listens.append(node.seconds_to_listen)
+            with pair.receiving() as (_, start):
+                taken.append(start)
     finally:
         pair.stop()
     return {
         "figures": {
             "receiving/rss_mb": round(resident / 1e6, 1),
             "receiving/peak_mb": round(peak / 1e6, 1),
-            "receiving/start_ms": round(1000 * median(welcomes), 1),
-            "receiving/listens_ms": round(1000 * median(listens), 1),
+            "receiving/start_ms": round(1000 * median(each.welcomed for each in taken), 1),
+            "receiving/listens_ms": round(1000 * median(each.listens for each in taken), 1),
+            "receiving/start_cpu_ms": round(1000 * median(each.cpu for each in taken), 1),
         },
         "devices with TLS": devices,
         "messages": devices * each,
-        "starts in s": [round(seconds, 3) for seconds in welcomes],
+        "starts in s": [round(each.welcomed, 3) for each in taken],
         "failures": [],
     }

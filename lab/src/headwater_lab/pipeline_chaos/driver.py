@@ -1,10 +1,12 @@
 """The process that runs a pipeline until it is killed; told to drain, it comes to an end and examines the tables.
 
-python -m headwater_lab.pipeline_chaos.driver '{"lake": …, "urls": […], "master": …, "sink": "honest", "tell": 5}'
+python -m headwater_lab.pipeline_chaos.driver '{"lake": …, "urls": […], "examined": […], "master": …, "sink": "honest",
+    "tell": 5}'
 
-It tells, a line of JSON each, on the file descriptor `tell`: {"java": pid} when Spark runs, {"round": …} after each
-round, {"failed": why} when the pipeline has ended and is started again in the same Spark, {"found": …} at the end. A
-line `drain` on its input says that publishers have stopped; the end of its input ends it.
+It reads the stores of `urls`, and compares the tables with those of `examined`. It tells, a line of JSON each, on the
+file descriptor `tell`: {"java": pid} when Spark runs, {"round": …} after each round, {"failed": why} when the pipeline
+has ended and is started again in the same Spark, {"found": …} at the end. A line `drain` on its input says that
+publishers have stopped; the end of its input ends it.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Driver:
     def __init__(self, given: dict[str, Any]) -> None:
         self.lake = Lake(given["lake"])
         self.settings: Settings = settings_for(given["urls"])
+        self._examined: Settings = settings_for(given["examined"])
         self.master: str = given["master"]
         self.sink: str = given["sink"]
         self._tell: int = given["tell"]
@@ -68,7 +71,7 @@ class Driver:
                 self.tell({"round": {"did": found.did, "rows": found.rows, "lag": found.lag}})
                 self.draining.wait(self.settings.trigger)
             drain(pipeline)
-        self.tell({"found": dataclasses.asdict(examine(spark, self.lake, self.settings))})
+        self.tell({"found": dataclasses.asdict(examine(spark, self.lake, self._examined))})
 
     def tell(self, what: dict[str, Any]) -> None:
         line = f"{json.dumps(what)}\n".encode()

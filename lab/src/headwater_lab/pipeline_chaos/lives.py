@@ -50,9 +50,19 @@ def kill(*pids: int) -> None:
 class Life:
     """A driver that was started."""
 
-    def __init__(self, folder: Path, urls: Sequence[str], master: str, sink: str, orders: Orders) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        urls: Sequence[str],
+        master: str,
+        sink: str,
+        orders: Orders,
+        examined: Sequence[str] | None = None,
+    ) -> None:
+        """`examined`: stores that the tables are compared with, if they are more than those that are given."""
         self._reader, writer = os.pipe()
         given = {"lake": str(folder / "lake"), "urls": list(urls), "master": master, "sink": sink, "tell": writer}
+        given["examined"] = list(urls if examined is None else examined)
         words = [sys.executable, "-m", "headwater_lab.pipeline_chaos.driver", json.dumps(given)]
         with (folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
