@@ -49,11 +49,11 @@ def test_nothing_is_lost_and_nothing_stored_twice_while_filters_move(tmp_path: P
 
 
 FOUND = {
-    "deaf": ("held in a move", 2, {"unreadable", "not stored"}),
+    "deaf": ("held in a move", 3, {"unreadable", "not stored"}),
     "hasty": ("old owner cut off in a move", 5, {"out of order"}),
-    "early-end": ("link cut in one direction", 2, {"unreadable"}),
-    "greedy": ("link cut in one direction", 1, {"not stored"}),
-    "impolite": ("link cut in one direction", 1, {"device reconnects"}),
+    "early-end": ("old owner cut off in a move", 3, {"unreadable"}),
+    "greedy": ("link cut in one direction", 3, {"not stored"}),
+    "impolite": ("link cut in one direction", 3, {"device reconnects"}),
 }
 
 
