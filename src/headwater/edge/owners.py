@@ -50,6 +50,7 @@ from headwater.edge.declaration import Declaration, DeclaredClaim, Row, TooLarge
 from headwater.edge.declaration import encode as encode_declaration
 from headwater.edge.messages import View
 from headwater.edge.ownership import Claim, Table, check_owned, covers, intersection, overlap, specificity
+from headwater.edge.rows import handed_over
 from headwater.edge.status import DELIVERY
 
 MOST_ROWS: Final = 256
@@ -60,6 +61,8 @@ MOST_WAITS: Final = 8
 MOST_OWNED: Final = 64
 """Filters that one node owns."""
 EVERYTHING: Final = "#"
+NOBODY: Final = (0, "")
+"""The rank of no claim."""
 
 SWITCHING: Final = "switching"
 ENDING: Final = "ending"
@@ -162,8 +165,8 @@ class Owners:
 
     def declare(self, node: str, declaration: Declaration) -> None:
         self.declared[node] = declaration
-        for claim in declaration.claims:
-            self._top = max(self._top, claim.epoch)
+        for each in (*declaration.claims, *declaration.rows, *declaration.ended):
+            self._top = max(self._top, each.epoch)
 
     def forget(self, node: str) -> None:
         """It is no member any more."""
@@ -217,9 +220,19 @@ class Owners:
         claims = [Claim(each.filter, each.epoch, self.node) for each in self.claims.values()]
         for node, declaration in self.declared.items():
             claims += declaration.claims_of(node)
-        members = set(self.members())
+        members, dropped = set(self.members()), self._dropped()
         claims += [each for each in self.view.table if each.node in members and each.node not in self.declared]
-        return Table(claims, self._rest(members))
+        return Table((each for each in claims if each.rank > dropped.get(each.filter, NOBODY)), self._rest(members))
+
+    def _dropped(self) -> dict[str, tuple[int, str]]:
+        """Ranks of claims that were absorbed, by filter: those before them are void as well, though it may not have been
+        heard yet of who made these that they have ended."""
+        found: dict[str, tuple[int, str]] = {}
+        for node, ended in [(self.node, self.ended), *((node, each.ended) for node, each in self.declared.items())]:
+            for claim in ended:
+                if claim.node == node:
+                    found[claim.filter] = max(found.get(claim.filter, NOBODY), claim.rank)
+        return found
 
     def _rest(self, members: set[str]) -> str:
         part, now = self.part, self.view.table.rest
@@ -360,24 +373,30 @@ class Owners:
             if target.rank_of(ending.filter) < ending.rank:  # who claimed it is gone
                 del self.endings[ending]
                 changed = True
-            elif not self._unswitched(ending.filter, ending.rank, members):
+            elif not self._unswitched(ending.filter, ending.rank, members) and not self._lags(ending.filter, members):
                 del self.endings[ending]
                 self._end(ending, position)
                 changed = True
         for claim in list(self.claims.values()):
             if not claim.is_settled and not self.waits_of(claim, members)[1]:
                 claim.is_settled = changed = True
-            if claim.is_settled and claim.joins and self._is_spare(claim, target):
-                self._absorb(claim, target)
-                changed = True
+            if claim.is_settled and claim.joins and self._is_spare(claim, target) and self._absorb(claim, target):
+                changed, target = True, self.target()
         return changed
 
-    def _absorb(self, claim: OwnClaim, target: Table) -> None:
-        """From now on its topics are this node's by the wider filter."""
+    def _absorb(self, claim: OwnClaim, target: Table) -> bool:
+        """From now on its topics are this node's by other filters; False: so many rows could not be told."""
+        claims, rows = dict(self.claims), list(self.rows)
         del self.claims[claim.filter]
-        wider = target.wider(claim.filter)
-        assert wider is not None
-        self.rows = [row._replace(claim=wider.filter) if row.claim == claim.filter else row for row in self.rows]
+        self.rows = handed_over(rows, claim.filter, target)
+        self._forget_rows()
+        try:
+            encode_declaration(self.declaration(), 0)
+        except TooLarge:
+            self.claims, self.rows = claims, rows
+            return False
+        self.ended = [*self.ended, Claim(claim.filter, claim.epoch, self.node)][-MOST_ENDED:]
+        return True
 
     def _is_spare(self, claim: OwnClaim, target: Table) -> bool:
         found = target.claims.get(claim.filter)
@@ -389,6 +408,16 @@ class Owners:
         if self.view.table.rank_of(filter) < rank:
             found.append(self.node)
         return sorted(found)
+
+    def _lags(self, filter: str, members: set[str]) -> bool:
+        """Whether some node still sends topics of it here by a claim that this node has no more: what is told of two
+        nodes is heard in any order, so that the wider filter may have gone from here already in its view."""
+        views = [self.heard[node].table for node in members if node in self.heard]
+        return any(
+            each.node == self.node and each.filter not in self.claims and overlap(each.filter, filter)
+            for table in [self.view.table, *views]
+            for each in table
+        )
 
     def _end(self, ending: Claim, position: int) -> None:
         filter, last = ending.filter, position - 1
