@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwater.edge.declaration import Declaration
 from headwater.edge.messages import View
 from headwater.edge.owners import Owners, Part, Refused
-from headwater.edge.ownership import Table
 from headwater.edge.seeing import status_of
 from headwater.edge.status import EdgeStatus, stretches_of
 
@@ -81,8 +80,17 @@ class RowsNode:
 
 
 class RowsWorld:
-    def __init__(self, seed: int, names: str = "abc", keeps: bool = True) -> None:
+    """`one_by_one`: no move begins while another one goes on; else the order between stores is not kept. `forgets`: one
+    node is lost for good now and then; what is in its store, or on its way there, is not looked for."""
+
+    def __init__(
+        self, seed: int, names: str = "abc", keeps: bool = True, one_by_one: bool = True, forgets: bool = False
+    ) -> None:
         self.random = random.Random(seed)
+        self.one_by_one = one_by_one
+        self.forgets = forgets
+        self.moved = 0
+        self.forgotten = 0
         self.nodes: dict[str, RowsNode] = {}
         self.nodes = {name: RowsNode(name, self, keeps) for name in names}
         self.published: list[Message] = []
@@ -102,6 +110,8 @@ class RowsWorld:
                 node.take(peer.name)
         elif chosen < 0.93:
             self.tell(peer, node)
+        elif chosen < 0.935 and self.forgets and len(self.nodes) > 2:
+            self.forget(node)
         else:
             self.move(node, self.random.choice(FILTERS), self.random.random() < 0.5)
 
@@ -114,9 +124,16 @@ class RowsWorld:
         to.owners.declare(node.name, node.declaration())
         to.change()
 
+    def forget(self, lost: RowsNode) -> None:
+        """All at once, but each changes its view in its own time."""
+        self.forgotten += 1
+        del self.nodes[lost.name]
+        for node in self.nodes.values():
+            node.owners.forget(lost.name)
+            node.streams.pop(lost.name, None)
+
     def move(self, node: RowsNode, filter: str, joins: bool) -> None:
-        """If nothing else is on its way."""
-        if any(not claim.is_settled for each in self.nodes.values() for claim in each.owners.claims.values()):
+        if self.one_by_one and any(not claim.is_settled for each in self.nodes.values() for claim in each.owners.claims.values()):
             return
         if joins:
             wider = node.owners.target().wider(filter)
@@ -127,6 +144,7 @@ class RowsWorld:
             node.owners.claim(filter, joins, list(self.nodes), node.position, 0.0)
         except Refused:
             return
+        self.moved += 1
         node.change()
 
     def settle(self) -> None:
@@ -151,25 +169,40 @@ class RowsWorld:
         return status_of(one.owners, one.declaration(), {}, "local", 0, ())
 
     def check(self) -> None:
-        places = [message for node in self.nodes.values() for message in node.stored]
-        assert sorted(places) == sorted(self.published)
+        self._check_rows()
+        if not self.forgotten:
+            places = [message for node in self.nodes.values() for message in node.stored]
+            assert sorted(places) == sorted(self.published)
+            if self.one_by_one:
+                self._check_order()
+
+    def _check_rows(self) -> None:
+        """Each position is in exactly one stretch of its topic."""
+        status = self.status()
+        for node in self.nodes.values():
+            for position, message in enumerate(node.stored, 1):
+                found = [
+                    each
+                    for each in stretches_of(status, message.topic)
+                    if each.node == node.name and each.first <= position and (each.last is None or position <= each.last)
+                ]
+                assert len(found) == 1, f"{node.name}:{position} ({message}) is in {found}"
+
+    def _check_order(self) -> None:
         for topic in TOPICS:
             read: list[Message] = []
             for stretch in stretches_of(self.status(), topic):
-                node = self.nodes[stretch.node]
-                last = len(node.stored) if stretch.last is None else stretch.last
-                read += [each for each in node.stored[stretch.first - 1 : last] if each.topic == topic]
+                stored = self.nodes[stretch.node].stored
+                last = len(stored) if stretch.last is None else stretch.last
+                read += [each for each in stored[stretch.first - 1 : last] if each.topic == topic]
             for name in self.nodes:
                 sent = [each.number for each in self.published if (each.publisher, each.topic) == (name, topic)]
                 got = [each.number for each in read if each.publisher == name]
                 assert got == sent, f"{topic} of {name}: {got} instead of {sent}"
 
-    def table(self) -> Table:
-        return next(iter(self.nodes.values())).owners.target()
 
-
-def run(seed: int, steps: int, names: str = "abc", keeps: bool = True) -> RowsWorld:
-    world = RowsWorld(seed, names, keeps)
+def run(seed: int, steps: int, **how: Any) -> RowsWorld:
+    world = RowsWorld(seed, **how)
     for _ in range(steps):
         world.happen()
     world.settle()

@@ -50,7 +50,7 @@ from headwater.edge.declaration import Declaration, DeclaredClaim, Row, TooLarge
 from headwater.edge.declaration import encode as encode_declaration
 from headwater.edge.messages import View
 from headwater.edge.ownership import Claim, Table, check_owned, covers, intersection, overlap, specificity
-from headwater.edge.rows import handed_over
+from headwater.edge.rows import handed_over, regained
 from headwater.edge.status import DELIVERY
 
 MOST_ROWS: Final = 256
@@ -275,12 +275,14 @@ class Owners:
             self.endings[claim] = None
 
     def _regains(self, claim: Claim, after: Table) -> None:
-        """Nobody claims it any more: what ended for it may go on."""
-        if claim.node == self.node or claim not in self.ended or self.node not in after.losers(claim.filter):
+        """Nobody claims it any more: what ended for it may go on. If some node may still send topics of it elsewhere,
+        they end when it does not."""
+        if claim.node == self.node:
             return
-        for row in list(self.rows):
-            if row.last is not None and row.filter == claim.filter != row.claim:
-                self.rows.append(Row(row.filter, claim.epoch, row.last + 1, None, row.claim))
+        rest = [Claim(EVERYTHING, 0, self.node)] if self.part.keeps and self.part.delivers else []
+        found, others = regained(self.rows, claim, [*after, *rest], self.node, set(self.ended))
+        self.rows += found
+        self.endings.update(dict.fromkeys(others))
         self._forget_rows()
 
     @staticmethod

@@ -1,4 +1,5 @@
-"""Rows of a claim that is dropped, because all its topics are the same node's without it.
+"""What becomes of a node's rows when a claim is void: it was dropped, as all its topics are the same node's without it;
+or it was another node's, which is lost for good.
 
 Theory. A reader takes a topic's rows by key: of those with one claim and one epoch the one that ends first counts. So a
 row that goes on has to be of the claim by which its topics really come, or it ends when the topics do not, or does not
@@ -9,6 +10,9 @@ So each row of the claim that goes on, and what has ended of it (the same key), 
 some of it. And for topics of a more specific taker, the row of a less specific one has ended before its first position:
 an empty row says so. When that taker is dropped in turn, its topics come to the less specific one: then its empty rows
 go, and what they stood for is handed over like the rest.
+
+The topics of a claim of a lost node are found in the same way: what ended for it, of the rows of this node's takers,
+goes on where it ended, with the epoch of the void claim.
 """
 
 from __future__ import annotations
@@ -42,6 +46,52 @@ def handed_over(rows: list[Row], filter: str, table: Table) -> list[Row]:
     return found
 
 
+def regained(
+    rows: list[Row], void: Claim, claims: list[Claim], node: str, ended: set[Claim]
+) -> tuple[list[Row], list[Claim]]:
+    """The rows of a node that go on when nobody has that claim any more, and claims of others that have some of it, and
+    may not have ended here. `claims`: all there are, the most specific ones first."""
+    found: list[Row] = []
+    others: list[Claim] = []
+    before: list[Claim] = []
+    for claim in (each for each in claims if overlap(each.filter, void.filter)):
+        is_taker = specificity(claim.filter) >= specificity(void.filter)
+        if is_taker and claim.node == node:
+            for row in _gone_on(rows, void, claim.filter):
+                known = [each for each in before if overlap(each.filter, row.filter)]
+                done = [each.filter for each in known if each.node == node or each in ended]
+                found += [row, *_empty(row, done)]
+                others += [each for each in known if each.filter not in done]
+        before.append(claim)
+        if is_taker and covers(claim.filter, void.filter):
+            break
+    return found, others
+
+
+def _gone_on(rows: list[Row], void: Claim, claim: str) -> list[Row]:
+    """Of the rows of a claim that go on but for the topics of the void one: these topics."""
+    found = []
+    for row in rows:
+        if row.claim == claim and row.last is None and overlap(row.filter, void.filter):
+            filter = intersection(row.filter, void.filter)
+            ends = [
+                each.last
+                for each in rows
+                if each.last is not None and (each.claim, each.epoch) == (row.claim, row.epoch) and covers(each.filter, filter)
+            ]
+            if ends:
+                found.append(Row(filter, void.epoch, min(ends) + 1, None, claim))
+    return found
+
+
+def _empty(row: Row, claims: list[str]) -> list[Row]:
+    """For topics that are by more specific claims, that row has ended before its first position."""
+    last = row.first - 1
+    return [
+        row._replace(filter=intersection(row.filter, each), last=last) for each in claims if overlap(row.filter, each)
+    ]
+
+
 def _stands_for(row: Row, filter: str, taking: list[str]) -> bool:
     """Whether it is empty because its topics were by the claim that is dropped."""
     return row.claim in taking and row.last == row.first - 1 and covers(filter, row.filter)
@@ -55,9 +105,5 @@ def _parts(row: Row, taking: list[str]) -> list[Row]:
         part = row._replace(filter=intersection(row.filter, claim), claim=claim)
         found.append(part)
         if row.last is None:
-            found += [
-                part._replace(filter=intersection(part.filter, other), last=row.first - 1)
-                for other in taking[:number]
-                if overlap(part.filter, other)
-            ]
+            found += _empty(part, taking[:number])
     return found
