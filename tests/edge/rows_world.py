@@ -1,5 +1,5 @@
-"""Owners without disk and links: streams are queues, gossip is carried from one node to one other, and many filters that
-overlap are split and joined. At the end each position of each store is in one stretch of its topic, in order."""
+"""Owners without disk and links: streams are queues, gossip is carried from one node to one other, and many filters
+that overlap are split and joined. At the end each position of each store is in one stretch of its topic, in order."""
 
 from __future__ import annotations
 
@@ -133,7 +133,9 @@ class RowsWorld:
             node.streams.pop(lost.name, None)
 
     def move(self, node: RowsNode, filter: str, joins: bool) -> None:
-        if self.one_by_one and any(not claim.is_settled for each in self.nodes.values() for claim in each.owners.claims.values()):
+        if self.one_by_one and any(
+            not claim.is_settled for each in self.nodes.values() for claim in each.owners.claims.values()
+        ):
             return
         if joins:
             wider = node.owners.target().wider(filter)
@@ -170,6 +172,10 @@ class RowsWorld:
 
     def check(self) -> None:
         self._check_rows()
+        for node in self.nodes.values():
+            table = node.owners.target()
+            assert all(table.claims[filter].node == node.name for filter in node.owners.claims)
+            assert node.owners.endings == {} and node.owners.view.table == table
         if not self.forgotten:
             places = [message for node in self.nodes.values() for message in node.stored]
             assert sorted(places) == sorted(self.published)
@@ -184,7 +190,9 @@ class RowsWorld:
                 found = [
                     each
                     for each in stretches_of(status, message.topic)
-                    if each.node == node.name and each.first <= position and (each.last is None or position <= each.last)
+                    if each.node == node.name
+                    and each.first <= position
+                    and (each.last is None or position <= each.last)
                 ]
                 assert len(found) == 1, f"{node.name}:{position} ({message}) is in {found}"
 

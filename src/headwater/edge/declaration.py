@@ -59,7 +59,8 @@ class Declaration(NamedTuple):
     claims: tuple[DeclaredClaim, ...] = ()
     rows: tuple[Row, ...] = ()
     ended: tuple[Claim, ...] = ()
-    """Claims of others, of whose topics this node takes nothing any more: the latest ones."""
+    """Claims of others, of whose topics this node takes nothing any more, and its own that it has dropped: the
+    latest ones."""
 
     def claims_of(self, node: str) -> list[Claim]:
         return [Claim(each.filter, each.epoch, node) for each in self.claims]

@@ -30,6 +30,11 @@ of the claim. What is left is to know how far that is:
        gainers wait for losers, and no node is both. By induction over P's Views no two wait for each other.
     4. A crash takes back what was not committed, and that was not told: views and claims are told after their commit.
 
+A filter that joins the owner around it is dropped by that one when it is settled (rows.py). Nodes hear that in any
+order with what else is claimed and ended, so who dropped it says that it did (a claim of its own among those that have
+ended): nobody falls back to a claim before it. And a move of a wider filter has not ended as long as a node's View
+still has a claim of A that A has dropped: it sends these topics to A.
+
 The claim of a node that is forgotten is void: then the claim with the next lower epoch counts, so if B is lost for good
 before A has ended, F is A's again. Two nodes that claim the same filter at the same time have claims of one epoch, and
 the higher node id wins: it is as if the filter had moved on.
@@ -49,8 +54,8 @@ from typing import Any, Final, NamedTuple
 from headwater.edge.declaration import Declaration, DeclaredClaim, Row, TooLarge
 from headwater.edge.declaration import encode as encode_declaration
 from headwater.edge.messages import View
-from headwater.edge.ownership import Claim, Table, check_owned, covers, intersection, overlap, specificity
-from headwater.edge.rows import handed_over, regained
+from headwater.edge.ownership import Claim, Table, check_owned, overlap
+from headwater.edge.rows import closed, handed_over, has_part, regained
 from headwater.edge.status import DELIVERY
 
 MOST_ROWS: Final = 256
@@ -165,13 +170,28 @@ class Owners:
 
     def declare(self, node: str, declaration: Declaration) -> None:
         self.declared[node] = declaration
-        for each in (*declaration.claims, *declaration.rows, *declaration.ended):
-            self._top = max(self._top, each.epoch)
+        epochs = [each.epoch for each in declaration.claims]
+        epochs += [each.epoch for each in declaration.rows]  # of claims that were dropped, too
+        epochs += [each.epoch for each in declaration.ended]
+        self._top = max(self._top, *epochs, 0)
 
     def forget(self, node: str) -> None:
-        """It is no member any more."""
-        for known in (self.declared, self.heard, self.heard0, self.seen):
+        """It is no member any more. Of those that owned its filters before it, some may not have told yet that
+        they have ended."""
+        lost = self.declared.pop(node, None)
+        for known in (self.heard, self.heard0, self.seen):
             known.pop(node, None)
+        if lost is None:
+            return
+        ended = [Claim(each.filter, each.epoch, node) for each in lost.claims if not each.step]
+        ended += [each for each in lost.ended if each.node == node]
+        for other, declaration in self.declared.items():
+            left = [
+                claim
+                for claim, of in zip(declaration.claims, declaration.claims_of(other), strict=True)
+                if not any(each.filter == of.filter and of.rank < each.rank for each in ended)
+            ]
+            self.declared[other] = declaration._replace(claims=tuple(left))
 
     def hear(self, node: str, view: View) -> None:
         self.heard[node] = view
@@ -225,8 +245,8 @@ class Owners:
         return Table((each for each in claims if each.rank > dropped.get(each.filter, NOBODY)), self._rest(members))
 
     def _dropped(self) -> dict[str, tuple[int, str]]:
-        """Ranks of claims that were absorbed, by filter: those before them are void as well, though it may not have been
-        heard yet of who made these that they have ended."""
+        """Ranks of claims that were absorbed, by filter: those before them are void as well, though it may not
+        have been heard yet of who made these that they have ended."""
         found: dict[str, tuple[int, str]] = {}
         for node, ended in [(self.node, self.ended), *((node, each.ended) for node, each in self.declared.items())]:
             for claim in ended:
@@ -271,7 +291,7 @@ class Owners:
         return table.without(claim.filter).with_claim(claim)
 
     def _loses(self, claim: Claim) -> None:
-        if any(self._has_part(row, claim.filter) for row in self.rows):
+        if any(has_part(row, claim.filter) for row in self.rows):
             self.endings[claim] = None
 
     def _regains(self, claim: Claim, after: Table) -> None:
@@ -284,11 +304,6 @@ class Owners:
         self.rows += found
         self.endings.update(dict.fromkeys(others))
         self._forget_rows()
-
-    @staticmethod
-    def _has_part(row: Row, filter: str) -> bool:
-        """Whether new messages of topics of a filter are of this row, as long as nobody claims it."""
-        return row.last is None and overlap(row.filter, filter) and specificity(row.claim) >= specificity(filter)
 
     def owner(self, topic: str) -> str:
         """Of what is published here."""
@@ -350,7 +365,7 @@ class Owners:
             sorted(
                 node
                 for node, declaration in self.declared.items()
-                if node != self.node and any(self._has_part(row, filter) for row in declaration.rows)
+                if node != self.node and any(has_part(row, filter) for row in declaration.rows)
             )
         )
 
@@ -402,7 +417,9 @@ class Owners:
 
     def _is_spare(self, claim: OwnClaim, target: Table) -> bool:
         found = target.claims.get(claim.filter)
-        return found is not None and found.node == self.node and target.is_spare(found)
+        if found is None or found.node != self.node or not target.is_spare(found):
+            return False
+        return not any(each.filter == claim.filter for of in self.declared.values() for each in of.claims)
 
     def _unswitched(self, filter: str, rank: tuple[int, str], members: set[str]) -> list[str]:
         """Nodes whose messages may still go to an owner before that one."""
@@ -431,15 +448,7 @@ class Owners:
 
     def _close(self, filter: str, epoch: int, last: int) -> None:
         """Rows of claims with lower epochs have nothing of this filter behind that position."""
-        for row in list(self.rows):
-            if not self._has_part(row, filter) or row.epoch >= epoch:
-                continue
-            if covers(filter, row.filter):
-                self.rows[self.rows.index(row)] = row._replace(last=last)
-            else:
-                part = row._replace(filter=intersection(row.filter, filter), last=last)
-                if not any(each.last is not None and _same(each, part) for each in self.rows):
-                    self.rows.append(part)
+        self.rows = closed(self.rows, filter, epoch, last)
         self._forget_rows()
 
     def waits_of(self, claim: OwnClaim, members: set[str]) -> tuple[str, list[str]]:
@@ -469,8 +478,3 @@ class Owners:
             *(self.part.edge, self.part.roles, store, rest),
             *(tuple(claims), tuple(self.rows), tuple(self.ended)),
         )
-
-
-def _same(one: Row, other: Row) -> bool:
-    """Whether the first is about all that the second is about."""
-    return covers(one.filter, other.filter) and (one.claim, one.epoch) == (other.claim, other.epoch)

@@ -1,5 +1,5 @@
-"""What becomes of a node's rows when a claim is void: it was dropped, as all its topics are the same node's without it;
-or it was another node's, which is lost for good.
+"""What becomes of a node's rows when another claim gets some of their topics; and when a claim is void, as it was
+dropped because all its topics are the same node's without it, or was that of a node that is lost for good.
 
 Theory. A reader takes a topic's rows by key: of those with one claim and one epoch the one that ends first counts. So a
 row that goes on has to be of the claim by which its topics really come, or it ends when the topics do not, or does not
@@ -19,6 +19,31 @@ from __future__ import annotations
 
 from headwater.edge.declaration import Row
 from headwater.edge.ownership import Claim, Table, covers, intersection, overlap, specificity
+
+
+def has_part(row: Row, filter: str) -> bool:
+    """Whether new messages of topics of a filter are of this row, as long as nobody claims it."""
+    return row.last is None and overlap(row.filter, filter) and specificity(row.claim) >= specificity(filter)
+
+
+def closed(rows: list[Row], filter: str, epoch: int, last: int) -> list[Row]:
+    """Rows of claims with lower epochs have nothing of this filter behind that position."""
+    found = list(rows)
+    for row in rows:
+        if not has_part(row, filter) or row.epoch >= epoch:
+            continue
+        if covers(filter, row.filter):
+            found[found.index(row)] = row._replace(last=last)
+        else:
+            part = row._replace(filter=intersection(row.filter, filter), last=last)
+            if not any(each.last is not None and _same(each, part) for each in found):
+                found.append(part)
+    return found
+
+
+def _same(one: Row, other: Row) -> bool:
+    """Whether the first is about all that the second is about."""
+    return covers(one.filter, other.filter) and (one.claim, one.epoch) == (other.claim, other.epoch)
 
 
 def takers(table: Table, filter: str) -> list[Claim]:
@@ -74,11 +99,7 @@ def _gone_on(rows: list[Row], void: Claim, claim: str) -> list[Row]:
     for row in rows:
         if row.claim == claim and row.last is None and overlap(row.filter, void.filter):
             filter = intersection(row.filter, void.filter)
-            ends = [
-                each.last
-                for each in rows
-                if each.last is not None and (each.claim, each.epoch) == (row.claim, row.epoch) and covers(each.filter, filter)
-            ]
+            ends = [each.last for each in rows if each.last is not None and _same(each, row._replace(filter=filter))]
             if ends:
                 found.append(Row(filter, void.epoch, min(ends) + 1, None, claim))
     return found
