@@ -130,3 +130,42 @@ def test_old_rows_give_way_in_what_is_told() -> None:
     assert kept is not None
     assert kept.rows[0] == Row("#", 0, 1, None, "#")
     assert 10 < len(kept.rows) < 201 and kept.rows[-1] == rows[-1]
+
+
+def test_nobody_falls_back_to_an_owner_before_a_claim_that_was_dropped() -> None:
+    """Who was the owner before may not have told yet that it is none any more."""
+    one = owners(["a", "c"])
+    one.declare("a", other("a", DeclaredClaim("x/#", 1, 0.0), DeclaredClaim("x/1", 5, 0.0)))
+    one.declare("c", other("c", DeclaredClaim("x/1", 4, 0.0)))
+    assert one.target().owner("x/1") == "a"
+    dropped = other("a", DeclaredClaim("x/#", 1, 0.0))._replace(ended=(Claim("x/1", 5, "a"),))
+    one.declare("a", dropped)
+    assert one.target().owner("x/1") == "a"
+    one.declare("c", other("c", DeclaredClaim("x/1", 4, 0.0)))
+    assert one.target().owner("x/1") == "a", "told by a third node, from before"
+    one.declare("c", other("c", DeclaredClaim("x/1", 6, 0.0)))
+    assert one.target().owner("x/1") == "c"
+
+
+def test_a_new_node_has_by_its_settings_what_was_dropped_once() -> None:
+    one = owners(["a", "d"])
+    dropped = other("a", DeclaredClaim("x/#", 1, 0.0))._replace(ended=(Claim("x/1", 5, "a"),))
+    one.declare("a", dropped)
+    one.declare("d", other("d", DeclaredClaim("x/1", 1, 0.0)))
+    one.declare("a", dropped)
+    assert one.target().owner("x/1") == "d"
+    one.declare("d", other("d"))
+    one.claim("x/1", False, ["a", "d"], 1, 0.0)
+    assert one.claims["x/1"].epoch == 6, "behind all that is known, also of what was dropped"
+
+
+def test_nor_to_an_owner_before_a_lost_one_that_had_all() -> None:
+    one = owners(["a", "c"])
+    one.declare("c", other("c", DeclaredClaim("x/1", 4, 0.0)))
+    one.declare("a", other("a", DeclaredClaim("x/1", 5, 0.0)))
+    one.forget("a")
+    assert "x/1" not in one.target().claims
+    one.declare("c", other("c", DeclaredClaim("x/2", 6, 0.0)))
+    one.declare("a", other("a", DeclaredClaim("x/2", 7, 0.0, ("c",), "ending", ("c",))))
+    one.forget("a")
+    assert one.target().owner("x/2") == "c", "it was lost in the middle"

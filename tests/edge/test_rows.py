@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -118,10 +118,10 @@ def ends_while_a_dropped_claim_is_sent_by(patch: pytest.MonkeyPatch) -> None:
 
 
 def falls_back_to_who_was_before(patch: pytest.MonkeyPatch) -> None:
-    def dropped(self: Owners) -> dict[str, tuple[int, str]]:
-        return {}
+    def dropped_by(node: str, ended: Iterable[Claim]) -> list[Claim]:
+        return []
 
-    patch.setattr(Owners, "_dropped", dropped)
+    patch.setattr(owners_module, "_dropped_by", dropped_by)
 
 
 def regains_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,9 @@ EVERYTHING: Final = "#"
 NOBODY: Final = (0, "")
 """The rank of no claim."""
 
+BY_SETTINGS: Final = 1
+"""The epoch of what the settings say: it is claimed without knowing what was dropped, and counts all the same."""
+
 SWITCHING: Final = "switching"
 ENDING: Final = "ending"
 
@@ -164,12 +167,15 @@ class Owners:
             if filter not in self._initial:
                 self._initial.append(filter)
                 if filter not in self.claims:
-                    self._claim(filter, 1, (), False, position, now)
+                    self._claim(filter, BY_SETTINGS, (), False, position, now)
 
     # ---- the others ----------------------------------------------------------------------------------------------
 
     def declare(self, node: str, declaration: Declaration) -> None:
+        before = self.declared.get(node)
+        known = () if before is None else before.ended
         self.declared[node] = declaration
+        self._void_before([each for each in _dropped_by(node, declaration.ended) if each not in known])
         epochs = [each.epoch for each in declaration.claims]
         epochs += [each.epoch for each in declaration.rows]  # of claims that were dropped, too
         epochs += [each.epoch for each in declaration.ended]
@@ -181,17 +187,20 @@ class Owners:
         lost = self.declared.pop(node, None)
         for known in (self.heard, self.heard0, self.seen):
             known.pop(node, None)
-        if lost is None:
-            return
-        ended = [Claim(each.filter, each.epoch, node) for each in lost.claims if not each.step]
-        ended += [each for each in lost.ended if each.node == node]
-        for other, declaration in self.declared.items():
+        if lost is not None:
+            settled = [Claim(each.filter, each.epoch, node) for each in lost.claims if not each.step]
+            self._void_before([*settled, *_dropped_by(node, lost.ended)])
+
+    def _void_before(self, claims: list[Claim]) -> None:
+        """What others declared with lower ranks has ended, whether they have told that already or not."""
+        for node, declaration in self.declared.items():
             left = [
-                claim
-                for claim, of in zip(declaration.claims, declaration.claims_of(other), strict=True)
-                if not any(each.filter == of.filter and of.rank < each.rank for each in ended)
+                each
+                for each in declaration.claims
+                if not any(of.filter == each.filter and (each.epoch, node) < of.rank for of in claims)
             ]
-            self.declared[other] = declaration._replace(claims=tuple(left))
+            if len(left) < len(declaration.claims):
+                self.declared[node] = declaration._replace(claims=tuple(left))
 
     def hear(self, node: str, view: View) -> None:
         self.heard[node] = view
@@ -242,16 +251,16 @@ class Owners:
             claims += declaration.claims_of(node)
         members, dropped = set(self.members()), self._dropped()
         claims += [each for each in self.view.table if each.node in members and each.node not in self.declared]
-        return Table((each for each in claims if each.rank > dropped.get(each.filter, NOBODY)), self._rest(members))
+        claims = [each for each in claims if each.epoch == BY_SETTINGS or each.rank > dropped.get(each.filter, NOBODY)]
+        return Table(claims, self._rest(members))
 
     def _dropped(self) -> dict[str, tuple[int, str]]:
         """Ranks of claims that were absorbed, by filter: those before them are void as well, though it may not
         have been heard yet of who made these that they have ended."""
         found: dict[str, tuple[int, str]] = {}
         for node, ended in [(self.node, self.ended), *((node, each.ended) for node, each in self.declared.items())]:
-            for claim in ended:
-                if claim.node == node:
-                    found[claim.filter] = max(found.get(claim.filter, NOBODY), claim.rank)
+            for claim in _dropped_by(node, ended):
+                found[claim.filter] = max(found.get(claim.filter, NOBODY), claim.rank)
         return found
 
     def _rest(self, members: set[str]) -> str:
@@ -478,3 +487,8 @@ class Owners:
             *(self.part.edge, self.part.roles, store, rest),
             *(tuple(claims), tuple(self.rows), tuple(self.ended)),
         )
+
+
+def _dropped_by(node: str, ended: Iterable[Claim]) -> list[Claim]:
+    """Of what a node says has ended, its own claims: it has absorbed them."""
+    return [each for each in ended if each.node == node]
