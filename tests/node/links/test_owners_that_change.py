@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.edge.status import stretches_of
 from headwater.node.advice.document import Advice
 from headwater.node.config import ConfigError, load_config
 from headwater.wire.packets import Disconnect, Properties, Subscribe, SubscribeRequest
