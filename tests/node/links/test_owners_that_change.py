@@ -8,6 +8,7 @@ from headwater.node.advice.document import Advice
 from headwater.node.config import ConfigError, load_config
 from headwater.wire.packets import Disconnect, Properties, Subscribe, SubscribeRequest
 from tests.node.delivery.storing import connected, subscriber
+from headwater.edge.status import stretches_of
 from tests.node.links.edges import EdgeNet, EdgeNode, client_of
 from tests.node.links.memory import publish
 
@@ -50,6 +51,38 @@ def test_a_split_and_a_join() -> None:
     assert net.node("a").stored()[-1] == ("plant/2", b"4")
     assert rows_of(net.node("b"), FILTER) == [(2, 1, 1)]
     assert rows_of(net.node("a"), FILTER) == [(1, 1, 1), (3, 3, None)]
+
+
+def test_a_filter_that_is_joined_leaves_topics_to_a_third_one_that_overlaps_it() -> None:
+    """plant/2/x is of plant/2/#, then of plant/+/x and not of plant/#, though all are one node's."""
+    net = EdgeNet(EdgeNode("r", roles=["receiving"]), EdgeNode("a", owns=["plant/#"]), EdgeNode("b"), EdgeNode("c"))
+    device = client_of(net.node("r"), "device")
+    for filter, to, joins in (
+        ("plant/+/x", "b", False),
+        ("plant/+/x", "a", False),
+        ("plant/2/#", "b", False),
+        ("plant/2/#", "a", True),
+        ("plant/#", "b", False),
+        ("plant/+/x", "c", False),
+    ):
+        publish(device, "plant/2/x", f"before {filter} to {to}".encode(), 1)
+        net.settle()
+        [(is_done, text)] = net.order("r", filter, to, joins)
+        assert is_done, text
+    publish(device, "plant/2/x", b"last", 1)
+    net.settle()
+    nodes = {node.name: node for node in net.nodes}
+    status = net.node("r").owning.status([])
+    found = [
+        row.payload
+        for stretch in stretches_of(status, "plant/2/x")
+        for row in nodes[stretch.node].rows
+        if stretch.first <= row.position and (stretch.last is None or row.position <= stretch.last)
+    ]
+    assert found == [
+        *(b"before plant/+/x to b", b"before plant/+/x to a", b"before plant/2/# to b", b"before plant/2/# to a"),
+        *(b"before plant/# to b", b"before plant/+/x to c", b"last"),
+    ]
 
 
 def test_a_dry_run_changes_nothing() -> None:
