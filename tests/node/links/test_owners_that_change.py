@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.edge.status import stretches_of
 from headwater.node.advice.document import Advice
 from headwater.node.config import ConfigError, load_config
 from headwater.wire.packets import Disconnect, Properties, Subscribe, SubscribeRequest
 from tests.node.delivery.storing import connected, subscriber
-from headwater.edge.status import stretches_of
 from tests.node.links.edges import EdgeNet, EdgeNode, client_of
 from tests.node.links.memory import publish
 

@@ -168,19 +168,28 @@ def test_last_words_may_be_read_for_a_moment() -> None:
 def test_a_wall_clock_that_jumps_does_not_matter() -> None:
     """No module asks for the time of day: the loop and the broker read the monotonic clock, the others are told. Only
     what is shown to people has it, the end of a token or of advice, which is made an interval at once, a certificate's,
-    the number of a node's life, stamps that order what nodes write, and what is on
-    disk."""
+    the number of a node's life, stamps that order what nodes write, since when a filter is on its way, and what is on
+    disk, expiry of what is forwarded from there included."""
     node = PACKAGE / "node"
     shown = {node / "operations" / "logs.py", node / "protocol" / "tracing.py"}
     shown |= {node / name for name in ("access/tokens.py", "transports/contexts.py", "links/identity.py")}
     shown |= {
         node / "links" / name
-        for name in ("retaining.py", "sending.py", "claiming.py", "wills.py", "draining.py", "appointed.py")
+        for name in (
+            "retaining.py",
+            "sending.py",
+            "claiming.py",
+            "wills.py",
+            "draining.py",
+            "appointed.py",
+            "owning.py",
+        )
     }
     shown |= {node / "proxy" / name for name in ("leading.py", "retained.py")}
     shown |= set((PACKAGE / "node" / "persistence").rglob("*.py"))
     shown |= {PACKAGE / "node" / "delivery" / name for name in ("coordinator.py", "trimming.py")}
     shown |= {PACKAGE / "node" / "advice" / name for name in ("advising.py", "document.py")}
+    shown.add(node / "forwarding" / "converting.py")
     steady = ("time.monotonic", "time.process_time")
     wrong: list[str] = []
     clocks: list[str] = []
