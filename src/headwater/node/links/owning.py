@@ -75,9 +75,8 @@ class TableScope(Scope):
 
 
 class Owning(Service):
-    name = "edge"
-
     def __init__(self, links: Links, settings: EdgeSettings) -> None:
+        self.name = "edge"  # of the instance: a compiled base does not see what an interpreted class says
         self.links = links
         self.server = links.server
         self.settings = settings
