@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "headwater"
 
 BELOW_NODE = [
     *("message", "suggestion", "disk", "wire", "session", "routing", "interest", "overlay", "peering", "sdn", "web"),
-    *("store", "edge"),
+    *("objects", "store", "edge"),
 ]
 BELOW_COMMANDS = [*BELOW_NODE, "node", "client", "pipeline", "fleet", "build_info"]
 
@@ -36,14 +36,15 @@ MAY_IMPORT: dict[str, list[str]] = {
     "peering": ["message", "wire", "routing", "interest", "overlay"],
     "sdn": ["message"],
     "web": [],
-    "store": ["message", "suggestion", "routing.topics", "routing.conditions", "disk", "web"],
+    "objects": [],
+    "store": ["message", "suggestion", "routing.topics", "routing.conditions", "disk", "web", "objects"],
     "edge": ["message", "disk", "routing", "store", "peering", "client"],
     "client": ["message", "wire", "session"],
     "node": [*BELOW_NODE, "client", "build_info"],
     "pipeline": [
         *("message", "routing.topics", "disk.crash_points", "store.columns", "store.arrow_schema", "store.reader"),
         *("store.asking", "store.directory", "store.vector"),
-        *("client", "suggestion"),
+        *("client", "suggestion", "objects"),
     ],
     "fleet": ["wire", "routing.topics", "store.entry", "client"],
     "dashboard": BELOW_COMMANDS,
