@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from headwater.metric import Metric, metrics_of
 from headwater.node.advice.figures import AdviceSeen
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen
 from headwater.node.forwarding.view import ForwardView
 from headwater.node.links.figures import ClusterSeen, EdgeSeen, LinkSeen
-from headwater.node.metric import Metric, metrics_of
 from headwater.node.operations.metrics import MOST_GROUPS
 from headwater.node.operations.seen import Seen
 from headwater.node.operations.worker_figures import WorkerSeen

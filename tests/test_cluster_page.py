@@ -17,12 +17,12 @@ import typer
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
+from headwater.metric import metrics_of
 from headwater.node.config import Config
 from headwater.node.links.checking import check_cluster
 from headwater.node.links.contexts import LinkContexts, identities
 from headwater.node.links.figures import ClusterSeen, LinkSeen
 from headwater.node.links.settings import ClusterTls
-from headwater.node.metric import metrics_of
 from headwater.node.settings import leaves, load
 from headwater.peering.methods.names import NAMES
 from tests.node.admin.api import TOKEN, Api

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headwater.node.metric import metrics_of
+from headwater.metric import metrics_of
 from headwater.node.protocol.statistics import Statistics
 
 BARS: Final = "▁▂▃▄▅▆▇█"

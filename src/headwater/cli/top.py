@@ -106,7 +106,7 @@ class AdminApi:
 
 def from_sys(topics: Mapping[str, str]) -> Snapshot:
     """Figures of `$SYS` topics, by their names below `$SYS/broker/`: Mosquitto's and ours."""
-    from headwater.node.metric import metrics_of
+    from headwater.metric import metrics_of
     from headwater.node.protocol.statistics import Statistics
 
     figures = Statistics(uptime=_number(topics.get("uptime", "").partition(" ")[0]))

@@ -9,9 +9,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
+from headwater.metric import metrics_of
 from headwater.node.links.cluster import Cluster
 from headwater.node.links.figures import see_cluster
-from headwater.node.metric import metrics_of
 from headwater.node.operations.metrics import MOST_GROUPS, families, registry_of
 from headwater.node.operations.seen import LAG_EVERY, Lag, see
 from headwater.node.protocol.group_view import GroupView, MemberView

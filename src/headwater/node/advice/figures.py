@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.node.metric import counter, gauge
+from headwater.metric import counter, gauge
 
 if TYPE_CHECKING:
     from headwater.node.advice.advising import Advising

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, asdict, dataclass, field
 
-from headwater.node.metric import Labels, counter, gauge
+from headwater.metric import Labels, counter, gauge
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headwater.node.metric import counter, gauge, read_all
+from headwater.metric import counter, gauge, read_all
 
 if TYPE_CHECKING:
     from headwater.node.delivery.coordinator import Coordinator

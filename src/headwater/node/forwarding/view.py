@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 
-from headwater.node.metric import Labels, counter, gauge
+from headwater.metric import Labels, counter, gauge
 
 
 def _by_outcome(view: ForwardView) -> Mapping[Labels, float]:

@@ -1,12 +1,12 @@
-"""Figures of a cluster, as one of its nodes sees them (node/metric.py says how they are declared)."""
+"""Figures of a cluster, as one of its nodes sees them (metric.py says how they are declared)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import MISSING, dataclass, field
 
+from headwater.metric import Labels, counter, gauge
 from headwater.node.links.view import ClusterView, LinkView
-from headwater.node.metric import Labels, counter, gauge
 
 NODE_STATES = ("live", "suspected", "dead", "left")
 

@@ -1,18 +1,17 @@
 """Figures for Prometheus, read from the broker when they are asked for: counting them costs nothing anywhere else.
 
-Names are those of the field: `_total` for what only grows, base units (bytes, seconds), labels only where their values
-are few. Shared groups are the one label that clients choose; no more than `MOST_GROUPS` are shown one by one. Peers are
-bounded by what a node knows of nodes (docs/limits.md).
+`headwater/prometheus.py` names them. Shared groups are the one label that clients choose; no more than `MOST_GROUPS`
+are shown one by one. Peers are bounded by what a node knows of nodes (docs/limits.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
@@ -23,12 +22,12 @@ from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen, see_store
 from headwater.node.forwarding.view import ForwardView
 from headwater.node.links.figures import ClusterSeen, EdgeSeen, LinkSeen
-from headwater.node.metric import metrics_of
 from headwater.node.operations.seen import LAG_BUCKETS, LagSeen, Seen, see
 from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics
 from headwater.node.proxy.figures import ProxySeen
+from headwater.prometheus import families
 
 if TYPE_CHECKING:
     from headwater.node.broker import Broker
@@ -63,26 +62,6 @@ class BrokerCollector(Collector):
         yield _build(self._build)
         if now.lag is not None:
             yield _lag(now.lag)
-
-
-def families(kind: type, views: Sequence[Any], label: str = "") -> Iterator[Family]:
-    """The metrics of dataclasses of a kind: of many, with a label whose value is their `name`; or of one, which is None
-    if the broker does not have that part."""
-    made: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
-    if None in views:
-        return
-    for field, metric in metrics_of(kind).items():
-        name = field if metric.name is None else metric.name
-        if not name:
-            continue
-        if name not in made:
-            family = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
-            made[name] = family(f"headwater_{name}", metric.help, labels=[*filter(None, [label]), *metric.labels])
-        for view in views:
-            who = [view.name] if label else []
-            for labels, number in metric.samples_of(view, field).items():
-                made[name].add_metric([*who, *labels], number)
-    yield from made.values()
 
 
 def _build(build: str) -> Family:

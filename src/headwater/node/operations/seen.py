@@ -14,12 +14,12 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from headwater.metric import gauge
 from headwater.node.advice.figures import AdviceSeen, see_advice
 from headwater.node.bridge.view import BridgeView
 from headwater.node.delivery.figures import StoreSeen
 from headwater.node.forwarding.view import ForwardView
 from headwater.node.links.figures import ClusterSeen, EdgeSeen, see_cluster
-from headwater.node.metric import gauge
 from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.node.metric import counter, gauge
+from headwater.metric import counter, gauge
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """What one broker counts. Counters only grow; rates and averages are made from differences.
 
-A counter is one line here (node/metric.py says what may be declared), and the line that counts it.
+A counter is one line here (metric.py says what may be declared), and the line that counts it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from headwater.node.metric import counter, gauge
+from headwater.metric import counter, gauge
 
 # Why a message was not delivered.
 QUEUE_FULL: Final = "queue_full"

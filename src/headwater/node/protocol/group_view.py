@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from headwater.node.metric import counter, gauge
+from headwater.metric import counter, gauge
 from headwater.routing.dispatcher import Member
 from headwater.routing.shared import Group
 from headwater.session.session import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, make_dataclass
 from typing import TYPE_CHECKING, Final
 
-from headwater.node.metric import counter, gauge, metrics_of, read_all
+from headwater.metric import counter, gauge, metrics_of, read_all
 from headwater.node.plane.counters import DROP_REASONS, Counters, no_drops
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 from headwater import __version__
 from headwater.message import Message
+from headwater.metric import Metric, added, metrics_of, read_all
 from headwater.node.advice.figures import AdviceSeen, see_advice
 from headwater.node.delivery.figures import StoreSeen
-from headwater.node.metric import Metric, added, metrics_of, read_all
 from headwater.node.protocol.group_view import GroupView, merged_groups, view_groups
 from headwater.node.protocol.statistics import Statistics, statistics_of
 

@@ -1,11 +1,11 @@
-"""Figures of a proxy (node/metric.py says how they are declared)."""
+"""Figures of a proxy (metric.py says how they are declared)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.node.metric import counter, gauge
+from headwater.metric import counter, gauge
 
 if TYPE_CHECKING:
     from headwater.node.proxy.proxy import Proxy

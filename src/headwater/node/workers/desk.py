@@ -16,10 +16,10 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 from headwater.disk.errors import StorageError
+from headwater.metric import added
 from headwater.node.admin.hand_over_desk import HandOverDesk
 from headwater.node.admin.reach import BrokerStopped
 from headwater.node.http.link import Link, LinkLost
-from headwater.node.metric import added
 from headwater.node.operations.seen import LagSeen, Seen
 from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import merged_groups

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
+from headwater.metric import added, plus_counters
 from headwater.node.delivery.figures import StoreSeen
 from headwater.node.http.link import LinkLost
-from headwater.node.metric import added, plus_counters
 from headwater.node.operations.worker_figures import WorkerSeen
 from headwater.node.protocol.group_view import GroupView
 from headwater.node.protocol.statistics import Statistics

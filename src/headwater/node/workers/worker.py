@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import TypeAdapter
 
 from headwater.disk.errors import StorageError
+from headwater.metric import read_all
 from headwater.node.admin import desk as admin
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.delivery.figures import StoreSeen
 from headwater.node.http.link import Asked, Link
-from headwater.node.metric import read_all
 from headwater.node.operations.checking import cannot_listen
 from headwater.node.operations.connection_log import log_connections
 from headwater.node.operations.logs import BackgroundHandler, make_small_records, open_sinks

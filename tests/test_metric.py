@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.node.metric import added, counter, gauge, plus_counters
+from headwater.metric import added, counter, gauge, plus_counters
 
 
 @dataclass
