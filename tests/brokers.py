@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from headwater.fleet.process import free_port
+
 PATIENCE = 15.0
+
+__all__ = ["free_port"]
 
 both_brokers = pytest.mark.parametrize("broker", ["headwater", "mosquitto"], indirect=True, scope="module")
 
@@ -25,12 +29,6 @@ def find_mosquitto(name: str = "mosquitto") -> str:
     if found is None:
         pytest.skip(f"{name} is not installed")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_listening(process: subprocess.Popen[bytes], port: int) -> None:

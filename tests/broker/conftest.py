@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.fleet.process import free_port
+
 from .peer import Target, drop_all
 
 START_DEADLINE = 15.0
@@ -51,7 +53,7 @@ class OwnBroker:
 
     def __init__(self, folder: Path, settings: str | None = None, program: Sequence[str] = PROGRAM) -> None:
         """`settings` is the text of a TOML configuration file. Another `program` is started as it is, with a port."""
-        self.target = Target("127.0.0.1", _free_port(), ours=True)
+        self.target = Target("127.0.0.1", free_port(), ours=True)
         self.log = folder / f"broker-{self.target.port}.log"
         command = [*program, str(self.target.port)]
         if settings is not None:
@@ -85,12 +87,6 @@ class OwnBroker:
         said = self.log.read_text()
         if self.process.returncode or "Traceback" in said:
             pytest.fail(f"the broker ended with {self.process.returncode}; it said:\n{said[-10_000:]}", pytrace=False)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

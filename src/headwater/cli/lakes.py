@@ -135,11 +135,12 @@ def failing(command: str) -> Iterator[None]:
     """What a pipeline or a lake says ends the command."""
     from headwater.pipeline.jobs.pipeline import PipelineError
     from headwater.pipeline.lake.log import LakeError
+    from headwater.pipeline.monitoring.monitor import MonitoringError
     from headwater.pipeline.options import OptionError
 
     try:
         yield
-    except (PipelineError, LakeError, OptionError) as error:
+    except (PipelineError, LakeError, MonitoringError, OptionError) as error:
         text = str(error)
         if "does not exist" in text and ".parquet" in text:
             text += "; if the file was removed by hand, `headwater pipeline backfill` fetches what was in it"

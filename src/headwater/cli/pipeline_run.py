@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import sys
@@ -39,12 +40,18 @@ def run(
     without: Annotated[
         list[str] | None, typer.Option("--without", metavar="STORE", help="Windows do not wait for this store; repeat.")
     ] = None,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics and /healthz there.")
+    ] = None,
+    lineage: Annotated[
+        str | None, typer.Option("--lineage", metavar="URL", help="Send events of OpenLineage there: http, or file.")
+    ] = None,
 ) -> None:
     """Bring everything into the tables, until told to stop (SIGINT, SIGTERM); the next run goes on where this one
     stopped, however it did."""
     command = "pipeline run"
     further = {"live_broker": live, "starting": starting, "trigger": trigger, "without": tuple(without or ())}
-    settings = of.settings(command, **further)
+    settings = watched(of.settings(command, **further), metrics, lineage)
     from headwater.pipeline.lake.folder import Lake
 
     with failing(command):
@@ -55,15 +62,25 @@ def run(
     with spark_session(command, lake, master, short=once) as spark, failing(command):
         from headwater.cli.pipeline_view import PipelineView
         from headwater.pipeline.jobs.pipeline import Pipeline, drain
+        from headwater.pipeline.monitoring.monitor import Monitor
 
         pipeline = Pipeline(spark, lake, settings)
         view = PipelineView(lake, settings.source())
-        with pipeline, stopping(pipeline, view, seconds), view.watching():
+        monitor = Monitor(lake, settings.monitoring, settings.stored_filters)
+        pipeline.seen = monitor.saw
+        with monitor, pipeline, stopping(pipeline, view, seconds), view.watching():
             if once:
                 drain(pipeline)
             else:
                 pipeline.run()
     _say_where(view.look(), of.lake, stopped=not once or pipeline.stopped.is_set())
+
+
+def watched(settings: Settings, metrics: str | None, lineage: str | None) -> Settings:
+    """With what is given here, which goes before what the file says."""
+    given = settings.monitoring
+    chosen = dataclasses.replace(given, metrics=metrics or given.metrics, lineage=lineage or given.lineage)
+    return dataclasses.replace(settings, monitoring=chosen)
 
 
 def _check_stores(command: str, settings: Settings, once: bool) -> None:

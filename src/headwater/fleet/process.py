@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import resource
+import secrets
 import signal
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from typing import Final
 
 LISTEN_LIMIT: Final = 30.0
 """Seconds a broker may take until it listens."""
+PORTS: Final = 16_000
+"""Of which a free one is chosen at random."""
 _CPU_TIME: Final = 2
 """Linux's CPUCLOCK_SCHED: what a process has run, to the nanosecond."""
 
@@ -96,7 +99,17 @@ class RunningBroker:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Nobody listens there now, and no connection that is made meanwhile is given it: it is below the system's range
+    for those."""
+    while True:
+        port = _first_of_connections() - 1 - secrets.randbelow(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _first_of_connections() -> int:
+    try:
+        return max(PORTS + 2048, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
+    except (OSError, ValueError):
+        return 32_768

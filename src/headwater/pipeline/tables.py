@@ -32,7 +32,8 @@ class Column:
 @dataclass(frozen=True)
 class Table:
     """`keys` name a row; `partition` is the column of dates by which files are laid out; `watermark` says in words when
-    a row is final. Tables with `evolves` get further columns as payloads bring them."""
+    a row is final. Tables with `evolves` get further columns as payloads bring them. `made_of` names the tables whose
+    rows decide this one's."""
 
     name: str
     doc: str
@@ -41,6 +42,7 @@ class Table:
     partition: str | None = None
     watermark: str = ""
     evolves: bool = False
+    made_of: tuple[str, ...] = ()
 
     @property
     def ddl(self) -> str:
@@ -96,6 +98,7 @@ SILVER: Final = Table(
     partition="day",
     watermark="a row is final when it is there",
     evolves=True,
+    made_of=("bronze",),
 )
 
 QUARANTINE: Final = Table(
@@ -116,6 +119,7 @@ QUARANTINE: Final = Table(
     keys=("store", "position"),
     partition="day",
     watermark="a row is final when it is there",
+    made_of=("bronze",),
 )
 
 GOLD: Final = Table(
@@ -149,6 +153,7 @@ GOLD: Final = Table(
     keys=("window_start", "topic", "device", "metric"),
     partition="day",
     watermark="final when each store's clock has passed window_end + lateness",
+    made_of=("silver",),
 )
 
 LATE: Final = Table(
@@ -167,6 +172,7 @@ LATE: Final = Table(
     keys=("window_start", "topic", "minute"),
     partition="day",
     watermark="final when each store's clock has passed the minute",
+    made_of=("silver",),
 )
 
 LATEST: Final = Table(
@@ -188,6 +194,7 @@ LATEST: Final = Table(
     ),
     keys=("topic", "device", "metric"),
     watermark="always that of the last commit",
+    made_of=("silver",),
 )
 
 LIVE: Final = Table(
@@ -222,6 +229,7 @@ COMPLETENESS: Final = Table(
     keys=("store", "minute"),
     partition="day",
     watermark="final when the store's clock has passed the minute",
+    made_of=("bronze", "live", "erased"),
 )
 
 TRAFFIC: Final = Table(
@@ -239,6 +247,7 @@ TRAFFIC: Final = Table(
     keys=("minute", "topic", "store"),
     partition="day",
     watermark="final when the store's clock has passed the minute",
+    made_of=("bronze",),
 )
 
 MEMBERS: Final = Table(
@@ -256,6 +265,7 @@ MEMBERS: Final = Table(
     keys=("minute", "group", "member"),
     partition="day",
     watermark="final when the store's clock has passed the minute",
+    made_of=("bronze",),
 )
 
 ADVICE: Final = Table(
@@ -271,6 +281,7 @@ ADVICE: Final = Table(
     ),
     keys=("kind", "subject", "number"),
     watermark="final when it is there",
+    made_of=("operations_traffic", "operations_members"),
 )
 
 INFERRED: Final = Table(
@@ -285,6 +296,7 @@ INFERRED: Final = Table(
     ),
     keys=("rules", "column"),
     watermark="final when it is there",
+    made_of=("bronze",),
 )
 
 ERASED: Final = Table(

@@ -58,9 +58,9 @@ def batches_of(folder: Path) -> int:
 
 
 def is_subscribed(folder: Path) -> bool:
-    """By the spool's note, which is made when the broker has answered."""
-    progress = folder / "spool" / "progress.json"
-    return progress.exists() and json.loads(progress.read_text())["filters"] != []
+    """By the spooler's log. The spool notes its filters before the broker is asked, so they do not tell."""
+    log = folder / "spool" / "spooler.log"
+    return log.exists() and "subscribed to plant/#" in log.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

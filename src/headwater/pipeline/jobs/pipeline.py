@@ -100,6 +100,8 @@ class Pipeline:
         """Set it, from any thread or a signal's handler, and the round ends after its step."""
         self.hurry = False
         """Set it, and nothing is put off to spare the disk."""
+        self.seen: Callable[[Round], None] | None = None
+        """Set it, and it is told of each round, by the thread that did it."""
         self.rules = settings.rules()
         self.addresses = Addresses(settings.source())
         self.queries: list[StreamingQuery] = []
@@ -176,13 +178,11 @@ class Pipeline:
 
     # ---- rounds ------------------------------------------------------------------------------------------------
 
-    def run(self, seen: Callable[[Round], None] | None = None) -> None:
-        """Round after round until it is `stopped`; `seen` is told of each. Raises PipelineError."""
+    def run(self) -> None:
+        """Round after round until it is `stopped`. Raises PipelineError."""
         while not self.stopped.is_set():
             began = time.monotonic()
-            found = self.round()
-            if seen is not None:
-                seen(found)
+            self.round()
             self.stopped.wait(max(0.0, self.settings.trigger - (time.monotonic() - began)))
 
     def round(self, asked: Answers | None = None) -> Round:
@@ -209,6 +209,8 @@ class Pipeline:
         if time.monotonic() - self._tidied >= self.settings.tidy_every:
             self._do("tidy", self._tidy, found)
         self._measure(asked, found)
+        if self.seen is not None:
+            self.seen(found)
         return found
 
     def ask(self) -> Answers:

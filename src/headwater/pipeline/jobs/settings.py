@@ -12,6 +12,7 @@ from typing import Any, Final
 from headwater.pipeline.decoding import Rules
 from headwater.pipeline.derive.settings import Settings as Deriving
 from headwater.pipeline.lake.keeping import Keeping
+from headwater.pipeline.monitoring.settings import Settings as Monitoring
 from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.source.settings import Settings as Source
 from headwater.pipeline.source.settings import read_settings
@@ -61,6 +62,7 @@ class Settings:
     deriving: Deriving = field(default_factory=Deriving)
     advising: Advising = field(default_factory=Advising)
     upkeep: Keeping = field(default_factory=Keeping)
+    monitoring: Monitoring = field(default_factory=Monitoring)
 
     def source_options(self) -> dict[str, str]:
         """For `format("headwater")`."""
@@ -100,7 +102,8 @@ class Settings:
 
 
 def read_file(path: Path) -> Settings:
-    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]`, `[advising]` and `[upkeep]`.
+    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]`, `[advising]`, `[upkeep]` and
+    `[monitoring]`.
     Raises SettingsError."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -140,6 +143,8 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
         values["advising"] = Advising.from_settings(values["advising"])
     if "upkeep" in values:
         values["upkeep"] = Keeping.from_settings(values["upkeep"])
+    if "monitoring" in values:
+        values["monitoring"] = Monitoring.from_settings(values["monitoring"])
     settings = Settings(**values)
     settings.source()
     settings.rules()

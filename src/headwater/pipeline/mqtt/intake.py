@@ -83,6 +83,7 @@ class Intake:
         member.is_subscribed = True
         if self.is_subscribed:
             self._spool.remember_filters(self._options.filters)
+            log.info("subscribed to %s", ", ".join(self._options.filters))
 
     async def room(self) -> None:
         """Until there is room for a message."""
