@@ -33,6 +33,8 @@ FILTER = "plant/2/#"
 LONG = 60.0
 """Seconds: processes start, one after another, on a machine that has other things to do."""
 DEVICE = 60
+MOVES = 5
+"""Of which one comes to a point, at the latest."""
 
 
 def until(condition: Callable[[], Any], said: Callable[[], object]) -> None:
@@ -204,6 +206,19 @@ class Device:
         assert not self._thread.is_alive()
 
 
+def move(edge: Edge, before: str) -> str:
+    """The filter to another owner, who is returned; "": it is part of the wider one."""
+    owner = "" if before else "b"
+    words = ("join", FILTER) if before else ("split", FILTER, "--to", "b")
+    done = edge.nodes["r"].command(*words)
+    if edge.settles(before, owner) == before:  # it was killed before that was decided
+        assert done.exit_code != 0, done.stdout
+        done = edge.nodes["r"].command(*words)
+        assert done.exit_code == 0, done.stderr
+        edge.settles(owner)
+    return owner
+
+
 def test_nodes_that_are_killed_at_each_step_of_a_move(edge: Edge) -> None:
     """What is decided goes on after a restart, what is not has not happened; and no message is lost or stored twice."""
     device = Device(edge.nodes["r"].port)
@@ -211,16 +226,13 @@ def test_nodes_that_are_killed_at_each_step_of_a_move(edge: Edge) -> None:
         owner = ""
         for point in EDGE_POINTS:
             edge.orders.write_text(f"{point}\n")
-            words = ("join", FILTER) if owner else ("split", FILTER, "--to", "b")
-            before, owner = owner, "" if owner else "b"
-            done = edge.nodes["r"].command(*words)
-            if edge.settles(before, owner) == before:  # it was killed before that was decided
-                assert done.exit_code != 0, done.stdout
-                done = edge.nodes["r"].command(*words)
-                assert done.exit_code == 0, done.stderr
-                edge.settles(owner)
-            carried_out = edge.orders.with_name("orders.done").read_text()
-            assert point in carried_out, (point, carried_out)
+            carried_out = edge.orders.with_name("orders.done")
+            for _ in range(MOVES):  # a node that learns of a move while it starts does not pass all points
+                owner = move(edge, owner)
+                if carried_out.exists() and point in carried_out.read_text():
+                    break
+            else:
+                raise AssertionError(f"no node came to {point}: {carried_out.read_text()}")
         count = len(device.sent)
         until(lambda: len(device.sent) > count + 20, edge.said)
     finally:

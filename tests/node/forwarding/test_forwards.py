@@ -405,7 +405,8 @@ def test_dead_letters_that_cannot_be_written_keep_what_was_given_up(
         ):
             await publish(near, "first", "x" * 3000, "last")
             await until(lambda: payloads(far_disk.store) == ["first", "last"] and view(near).parked == 1)
-            assert (view(near).given_up, view(near).position) == (0, 1)
+            await until(lambda: view(near).position == 1)  # the acknowledgement may come later than the message
+            assert view(near).given_up == 0
             assert "what was given up is kept, and tried again" in caplog.text
 
     run(scenario())
