@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -16,7 +17,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from headwater.node.access import verifying as module
-from headwater.node.access.verifying import Helpers, Overloaded, Row, Standing, Verifying, Waiter
+from headwater.node.access.verifying import Helpers, Overloaded, Place, Row, Standing, Verifying, Waiter
 from tests.node.access.arriving import quick_hash
 
 MEMORY = 64 << 20
@@ -43,17 +44,21 @@ class Queue:
         await asyncio.sleep(0)
 
     async def _come(self, name: str, network: str, trusted: bool) -> None:
-        try:
-            await self.verifying.run(self.hold.wait, Waiter(network, trusted, lambda: name in self.gone))
-            self.done.append(name)
-        except Overloaded:
-            self.refused.append(name)
+        answer = self.verifying.run(self.hold.wait, Waiter(network, trusted, lambda: name in self.gone), was_computed)
+        (self.done if answer is True or (answer and await answer) else self.refused).append(name)
 
     async def end(self) -> None:
         self.hold.set()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         assert self.verifying.under_way == 0
         self.verifying.stop()
+
+
+def was_computed(computed: Callable[[], bool]) -> bool:
+    try:
+        return computed()
+    except Overloaded:
+        return False
 
 
 def lined_up(scene: Callable[[Queue], object], limit: int = 1000) -> Queue:
@@ -137,9 +142,53 @@ def test_who_leaves_when_its_turn_has_come_passes_it_on() -> None:
         await queue.come("b")
         await queue.come("c")
         place = next(iter(queue.verifying._rows[0].queues["b"]))
-        place.add_done_callback(lambda done: queue.tasks[1].cancel())
+        place.waiter = Waiter("b", True, lambda: queue.tasks[1].cancel() and False)
         await queue.end()
         assert queue.done == ["a", "c"]
+
+    asyncio.run(main())
+
+
+def test_who_waits_costs_nothing_of_the_loop_and_who_is_turned_away_is_told_at_once() -> None:
+    """Else a flood of logins would make all others wait for tasks that do nothing but wait."""
+
+    async def main() -> None:
+        queue = Queue(limit=100)
+        loop = asyncio.get_running_loop()
+        work, crowd = queue.hold.wait, Waiter("crowd")
+        answers = [queue.verifying.run(work, crowd, was_computed) for _ in range(100)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "call_soon", None)
+            patch.setattr(loop, "create_task", None)
+            assert queue.verifying.run(work, crowd, was_computed) is False, "the newest of the only address"
+        newcomer = queue.verifying.run(work, Waiter("new"), was_computed)
+        queue.hold.set()
+        waiting = [answer for answer in (*answers, newcomer) if isinstance(answer, asyncio.Future)]
+        assert [await answer for answer in waiting] == [True] * 99 + [False, True]
+        await queue.end()
+
+    asyncio.run(main())
+
+
+def test_when_a_crowd_has_hung_up_others_have_their_turn_between_any_two() -> None:
+    async def main() -> None:
+        queue = Queue()
+        await queue.come("first")
+        await queue.come("crowd", 50)
+        queue.gone |= {f"crowd{number}" for number in range(50)}
+        await queue.come("last")
+        looks: list[int] = []
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            looks.append(queue.verifying.under_way)
+            if looks[-1]:
+                loop.call_soon(look)
+
+        loop.call_soon(look)
+        await queue.end()
+        assert all(before - now <= 2 for before, now in itertools.pairwise(looks)), looks
+        assert queue.done == ["first", "last"] and len(queue.refused) == 50
 
     asyncio.run(main())
 
@@ -147,11 +196,13 @@ def test_who_leaves_when_its_turn_has_come_passes_it_on() -> None:
 def test_the_longest_line_is_known_whatever_comes_and_goes() -> None:
     async def main() -> None:
         chance, row = random.Random(7), Row()
-        places: list[tuple[str, asyncio.Future[None]]] = []
+        places: list[tuple[str, Place]] = []
         for _ in range(3000):
             what = chance.random()
             if what < 0.5 or not places:
-                places.append((chance.choice("abcdef"), asyncio.get_running_loop().create_future()))
+                network = chance.choice("abcdef")
+                answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                places.append((network, Place(list, Waiter(network), was_computed, answer)))
                 row.add(*places[-1])
             elif what < 0.7:
                 network, place = places.pop(chance.randrange(len(places)))
@@ -244,10 +295,10 @@ def test_without_processes_the_broker_computes_itself(
 def test_hashes_that_cost_nothing_need_no_process() -> None:
     async def main() -> None:
         verifying = Verifying(1, 10)
-        assert await verifying.password(quick_hash("x"), b"x", Waiter("n"))
-        assert not verifying._helpers._idle
-        assert await verifying.password(QUICK.hash("x"), b"x", Waiter("n"))
-        assert len(verifying._helpers._idle) == 1
+        for encoded, processes in ((quick_hash("x"), 0), (QUICK.hash("x"), 1)):
+            answer = verifying.password(encoded, b"x", Waiter("n"), was_computed)
+            assert isinstance(answer, asyncio.Future) and await answer
+            assert len(verifying._helpers._idle) == processes
         verifying.stop()
 
     asyncio.run(main())

@@ -224,16 +224,28 @@ class Access:
             return self.known(channel, Identity(user, encoded=encoded))
         return self._verify_password(channel, packet, encoded, password)
 
-    async def _verify_password(
-        self, channel: Channel, packet: Connect, encoded: str | None, password: bytes
-    ) -> Refusal | None:
-        user = packet.username or ""
+    def _verify_password(self, channel: Channel, packet: Connect, encoded: str | None, password: bytes) -> Answer:
         assert self._passwords is not None
         # An unknown user costs the same time as a known one, so that nobody can find out who there is.
         compared = encoded or self._passwords.typical
-        waiter = self._waiter(channel, user)
+        waiter = self._waiter(channel, packet.username or "")
+        judge = partial(self._judge_password, channel, packet, encoded, password, waiter.network)
+        if not compared:
+            return judge(lambda: False)
+        return self.verifying.password(compared, password, waiter, judge)
+
+    def _judge_password(
+        self,
+        channel: Channel,
+        packet: Connect,
+        encoded: str | None,
+        password: bytes,
+        network: str,
+        computed: Callable[[], bool],
+    ) -> Refusal | None:
+        user = packet.username or ""
         try:
-            right = bool(compared) and await self.verifying.password(compared, password, waiter)
+            right = computed()
         except Overloaded:
             return Refusal(SERVER_BUSY, "too many clients connect at once")
         if encoded is None or not right:
@@ -241,7 +253,7 @@ class Access:
         if self._passwords is None or self._passwords.entries.get(user) != encoded:
             return Refusal(SERVER_BUSY, "the users have just changed")
         self._recent.add(user, encoded, password, self.core.hot.now)
-        self._standing.succeeded(waiter.network, user)
+        self._standing.succeeded(network, user)
         return self.known(channel, Identity(user, encoded=encoded))
 
     def _waiter(self, channel: Channel, user: str) -> Waiter:
@@ -249,9 +261,13 @@ class Access:
         trusted = self._standing.is_trusted(network, user, self.core.hot.now)
         return Waiter(network, trusted, channel.has_hung_up)
 
-    async def _check_token(self, channel: Channel, packet: Connect, tokens: Tokens, token: bytes) -> Refusal | None:
+    def _check_token(self, channel: Channel, packet: Connect, tokens: Tokens, token: bytes) -> Answer:
+        judge = partial(self._judge_token, channel, packet)
+        return self.verifying.run(partial(tokens.verify, token), self._waiter(channel, ""), judge)
+
+    def _judge_token(self, channel: Channel, packet: Connect, computed: Callable[[], Identity]) -> Refusal | None:
         try:
-            identity = await self.verifying.run(partial(tokens.verify, token), self._waiter(channel, ""))
+            identity = computed()
         except Overloaded:
             return Refusal(SERVER_BUSY, "too many clients connect at once")
         except TokenError as error:

@@ -9,6 +9,9 @@ always wins the queue. What can be given to others is a fair place in it:
   so does none from which this very user has come in lately. The second row gets one of four.
 - *Bounded.* When all places are taken, the address with the most of them loses its newest (0x89, come again), which is
   the newcomer's own if it has most.
+- *Cheap while it waits.* A place is an entry in a table, and neither a task nor a step of asyncio's loop until its turn
+  has come; a newcomer that loses its place at once is answered at once. Otherwise a flood would make all others wait,
+  not for what is computed, but for being lined up.
 
 A password that was right is right for a while without computing it again, so that a crowd that lost its connections
 costs each password once; what is remembered is a keyed hash with a key of this process, never the password.
@@ -26,8 +29,9 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from headwater.node.access import verifier
 
@@ -38,7 +42,8 @@ FIRST_ROW_AT_A_TIME: Final = 3
 """How many of the first row are served before one of the second is."""
 ATTEMPTS: Final = 2
 MOST_BY_DEFAULT: Final = 2
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
+Verdict = TypeVar("Verdict")
 
 
 def threads_for(setting: int, cores: int) -> int:
@@ -69,21 +74,50 @@ class Waiter(NamedTuple):
     has_left: Callable[[], bool] = lambda: False
 
 
+class Place:
+    """One who waits, or whose work is being done. `judge` makes the answer of what the work has come to: it is given
+    something that returns that or raises what the work has raised, or Overloaded."""
+
+    def __init__(
+        self,
+        work: Callable[[], Any],
+        waiter: Waiter,
+        judge: Callable[[Callable[[], Any]], Any],
+        answer: asyncio.Future[Any],
+    ) -> None:
+        self.work = work
+        self.waiter = waiter
+        self.judge = judge
+        self.answer = answer
+
+    def settle(self, computed: Callable[[], Any]) -> None:
+        if self.answer.done():
+            return  # nobody is there any more to look at it
+        try:
+            self.answer.set_result(self.judge(computed))
+        except Exception as error:
+            self.answer.set_exception(error)
+
+
+def _turned_away() -> Any:
+    raise Overloaded
+
+
 class Row:
     """Those who wait, by address, each served in turn. Networks are also kept by how many of theirs wait, so that the
     longest queue is found without looking at all of them."""
 
     def __init__(self) -> None:
-        self.queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self.queues: OrderedDict[str, deque[Place]] = OrderedDict()
         self.longest = 0
         self._by_length: dict[int, OrderedDict[str, None]] = {}
 
-    def add(self, network: str, place: asyncio.Future[None]) -> None:
+    def add(self, network: str, place: Place) -> None:
         queue = self.queues.setdefault(network, deque())
         queue.append(place)
         self._has(network, len(queue) - 1, len(queue))
 
-    def next(self) -> asyncio.Future[None]:
+    def next(self) -> Place:
         """The first of the queue whose turn it is; KeyError: nobody waits."""
         network, queue = self.queues.popitem(last=False)
         place = queue.popleft()
@@ -92,7 +126,7 @@ class Row:
             self.queues[network] = queue
         return place
 
-    def remove(self, network: str, place: asyncio.Future[None]) -> bool:
+    def remove(self, network: str, place: Place) -> bool:
         queue = self.queues.get(network)
         if queue is None or place not in queue:
             return False
@@ -102,7 +136,7 @@ class Row:
             del self.queues[network]
         return True
 
-    def shorten(self) -> asyncio.Future[None]:
+    def shorten(self) -> Place:
         """Take the newest out of the longest queue."""
         network = next(reversed(self._by_length[self.longest]))
         place = self.queues[network][-1]
@@ -138,56 +172,74 @@ class Verifying:
         """Those that wait included."""
         return self._running + self._waiting
 
-    async def password(self, encoded: str, password: bytes, waiter: Waiter) -> bool:
-        """Whether it is the one with this hash."""
+    def password(
+        self, encoded: str, password: bytes, waiter: Waiter, judge: Callable[[Callable[[], bool]], Verdict]
+    ) -> asyncio.Future[Verdict] | Verdict:
+        """The verdict on whether it is the one with this hash, as of `run`."""
         verify = self._helpers.verify if verifier.is_slow(encoded) else verifier.verify
-        return await self.run(lambda: verify(encoded, password), waiter)
+        return self.run(lambda: verify(encoded, password), waiter, judge)
 
-    async def run(self, work: Callable[[], Answer], waiter: Waiter) -> Answer:
-        """What `work` returns, done by a thread when it is this address's turn. Overloaded: it will not be."""
+    def run(
+        self, work: Callable[[], Value], waiter: Waiter, judge: Callable[[Callable[[], Value]], Verdict]
+    ) -> asyncio.Future[Verdict] | Verdict:
+        """What `judge` makes of `work`, which is done by a thread when it is this address's turn, or of Overloaded:
+        then it will not be done. To be cancelled if nobody waits for it any more."""
+        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        place = Place(work, waiter, judge, answer)
         if self._running < self.threads and not self._waiting:
             self._running += 1
-        else:
-            await self._turn(waiter.network, self._rows[0 if waiter.trusted else 1])
-            if waiter.has_left():
-                self._finished()
-                raise Overloaded
+            self._do(place)
+        elif not self._line_up(place):
+            return judge(_turned_away)
+        return answer
+
+    def _line_up(self, place: Place) -> bool:
+        """False: all places are taken, and this one is the newest of those who have most."""
+        row = self._rows[0 if place.waiter.trusted else 1]
+        row.add(place.waiter.network, place)
+        self._waiting += 1
+        if self.under_way > self.limit:
+            given_up = self._make_room()
+            if given_up is place:
+                return False
+            given_up.settle(_turned_away)
+        place.answer.add_done_callback(partial(self._left, row, place))
+        return True
+
+    def _make_room(self) -> Place:
+        """Take the newest out of the longest queue; of the second row, if that has one as long."""
+        first, second = self._rows
+        self._waiting -= 1
+        return (second if second.longest >= first.longest else first).shorten()
+
+    def _left(self, row: Row, place: Place, answer: asyncio.Future[Any]) -> None:
+        """Perhaps nobody waits for it any more. Work that has begun does not become any shorter by that."""
+        if answer.cancelled() and row.remove(place.waiter.network, place):
+            self._waiting -= 1
+
+    def _do(self, place: Place) -> None:
+        """It is its turn; `_finished` comes later, also if nothing is done."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="verify")
         try:
-            done = asyncio.wrap_future(self._pool.submit(work))
+            done = asyncio.wrap_future(self._pool.submit(place.work))
         except RuntimeError:  # it has been stopped
-            self._finished()
-            raise Overloaded from None
-        done.add_done_callback(self._ended)
-        return await asyncio.shield(done)  # who leaves does not make it any shorter
+            self._give_up(place)
+        else:
+            done.add_done_callback(partial(self._done, place))
 
-    async def _turn(self, network: str, row: Row) -> None:
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        row.add(network, place)
-        self._waiting += 1
-        if self.under_way > self.limit:
-            self._make_room()
-        try:
-            await place
-        except asyncio.CancelledError:
-            if row.remove(network, place):
-                self._waiting -= 1
-            elif not place.cancelled():
-                self._finished()  # it was its turn
-            raise
-
-    def _make_room(self) -> None:
-        """Send the newest of the longest queue away; of the second row, if that has one as long."""
-        first, second = self._rows
-        place = (second if second.longest >= first.longest else first).shorten()
-        self._waiting -= 1
-        place.set_exception(Overloaded())
-
-    def _ended(self, done: asyncio.Future[Answer]) -> None:
-        if not done.cancelled():
+    def _done(self, place: Place, done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
+            place.answer.cancel()
+        else:
+            place.settle(done.result)
             done.exception()  # nobody may be there any more to look at it
         self._finished()
+
+    def _give_up(self, place: Place) -> None:
+        """Not now, but soon: when a crowd has hung up, others have their turn between any two of them."""
+        place.settle(_turned_away)
+        asyncio.get_running_loop().call_soon(self._finished)
 
     def _finished(self) -> None:
         """One less is running: whose turn is it?"""
@@ -195,11 +247,15 @@ class Verifying:
         while self._waiting and self._running < self.threads:
             self._waiting -= 1
             place = self._next()
-            if not place.done():
-                self._running += 1
-                place.set_result(None)
+            if place.answer.done():
+                continue  # cancelled just now
+            self._running += 1
+            if place.waiter.has_left():
+                self._give_up(place)
+            else:
+                self._do(place)
 
-    def _next(self) -> asyncio.Future[None]:
+    def _next(self) -> Place:
         first, second = self._rows
         if first.queues and (not second.queues or self._of_first < FIRST_ROW_AT_A_TIME):
             self._of_first += 1
@@ -299,7 +355,7 @@ class Standing:
         return (network, user) in self._succeeded or self._failed.get(network, now) <= now
 
 
-def _remember(table: OrderedDict[Hashable, Answer], key: Hashable, value: Answer) -> None:
+def _remember(table: OrderedDict[Hashable, Value], key: Hashable, value: Value) -> None:
     if len(table) >= MAX_REMEMBERED and key not in table:
         table.popitem(last=False)
     table[key] = value

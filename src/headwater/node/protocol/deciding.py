@@ -44,17 +44,17 @@ class Deciding:
     def __init__(self) -> None:
         self.clock: Callable[[], None] | None = None
         """Called before an answer is told, as it comes between two turns: look at the time."""
-        self._tasks: dict[Channel, asyncio.Future[Refusal | None]] = {}
+        self._answers: dict[Channel, asyncio.Future[Refusal | None]] = {}
 
     def start(
         self, channel: Channel, answer: Awaitable[Refusal | None], tell: Callable[[Refusal | None], None]
     ) -> None:
-        task = asyncio.ensure_future(answer)
-        self._tasks[channel] = task
+        future = asyncio.ensure_future(answer)
+        self._answers[channel] = future
 
         def done(finished: asyncio.Future[Refusal | None]) -> None:
-            if self._tasks.get(channel) is finished:
-                del self._tasks[channel]
+            if self._answers.get(channel) is finished:
+                del self._answers[channel]
             if finished.cancelled():
                 return
             error = finished.exception()
@@ -64,15 +64,17 @@ class Deciding:
                 self.clock()
             tell(finished.result() if error is None else Refusal(0x83, "the server failed to decide"))
 
-        task.add_done_callback(done)
+        future.add_done_callback(done)
 
     def decides(self, channel: Channel) -> bool:
-        return channel in self._tasks
+        return channel in self._answers
 
     def cancel(self, channel: Channel) -> None:
-        task = self._tasks.pop(channel, None)
-        if task is not None:
-            task.get_loop().call_soon(task.cancel)  # not before it has begun: it knows what else to give up
+        answer = self._answers.pop(channel, None)
+        if isinstance(answer, asyncio.Task):
+            answer.get_loop().call_soon(answer.cancel)  # not before it has begun: it knows what else to give up
+        elif answer is not None:
+            answer.cancel()
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._answers)
