@@ -8,6 +8,7 @@ although it asked for it; else nobody got it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -253,8 +254,50 @@ def test_a_verdict_is_the_same_at_every_door(name: str, door: Door, hot: bool, t
     if message.topic in [got.topic for reader in readers for got in reader.messages()]:
         said += "~" if message.retain and broker.server.router.retained.get(message.topic) is None else "+"
     assert said == expected
+    dropped = door is mqtt311 and expected == "ok"
+    assert counted(broker, "acknowledged_refused") == dropped, "acknowledged, and nobody got it"
     if row.counter:
         assert counted(broker, row.counter) == (expected not in UNCOUNTED and expected[-1:] != "+")
+
+
+@pytest.mark.parametrize("name", ["rules", "$SYS", "payload", "guard", "topics of the store"])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_is_acknowledged_and_dropped_is_said_in_the_log(
+    name: str, qos: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """3.1.1 has no word for a refusal, so whoever runs the broker is told, and not more than once a minute."""
+    row = TABLE[name]
+    settings = {"access": {"acl_file": rules_file(tmp_path, RULES)}, "allow_anonymous": True, **row.settings}
+    broker = StoringBroker(of_broker=settings, filters=["stored/#"], max_topics=1)
+    row.prepare(broker)
+    client = connected(broker, "lost", 4)
+    topic, payload = row.message().topic, row.message().payload
+
+    def lines() -> list[str]:
+        found = [record.getMessage() for record in caplog.records if "acknowledged and dropped" in record.getMessage()]
+        caplog.clear()
+        return found
+
+    with caplog.at_level(logging.WARNING):
+        client.send(*(Publish(topic, payload, qos, packet_id=number) for number in (1, 2)))
+        client.send(Publish(topic, payload, qos, dup=True, packet_id=2), Publish(topic, payload))
+        times = 2 if qos == 2 else 3
+        assert counted(broker, "acknowledged_refused") == times, "QoS 0 is not acknowledged"
+        (line,) = lines()
+        assert "'lost'" in line and repr(topic) in line and line.endswith("1 until now")
+        broker.later(61)
+        client.send(Publish(topic, payload, qos, packet_id=4))
+        assert lines()[0].endswith(f"{times + 1} until now")
+
+
+def test_topics_too_many_are_said_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    broker = StoringBroker(max_topics=1)
+    use_up_topics(broker)
+    with caplog.at_level(logging.WARNING):
+        for topic in ("a", "b"):
+            assert mqtt5(broker, Message(topic, b"x", 1)) == "0x97"
+    (record,) = caplog.records
+    assert "store.max_topics" in record.getMessage() and "'a'" in record.getMessage()
 
 
 def test_neither_rules_nor_guards_hold_for_the_token_of_rest(tmp_path: Path) -> None:

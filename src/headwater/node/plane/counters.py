@@ -76,6 +76,12 @@ class Counters:
     retained_refused: int = counter(
         "Retained messages for which there was no room.", doc="Of all or of their user: `max_retained` and others."
     )
+    acknowledged_refused: int = counter(
+        "Messages of QoS 1 and 2 that were refused, and acknowledged all the same.",
+        name="messages_acknowledged_refused",
+        doc="3.1.1 has no word for a refusal: rules, guards, `max_payload_size`, `store.max_topics`. Counted beside "
+        "the reason, if that is counted.",
+    )
     sockets_opened: int = counter(
         "Connections of sockets, with or without a CONNECT.", loads=("sockets", "connections")
     )

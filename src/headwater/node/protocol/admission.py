@@ -21,8 +21,8 @@ The differences are meant. Who publishes by MQTT is stopped by not being read fr
 (hotpath.py, once a read); REST has no connection to hold back. A will was promised when it was set, so it is kept
 whatever room there is, and so is what the program publishes. "Delivered": who cannot be told (QoS 0, 3.1.1, a will) has
 its message delivered and not retained, which is counted and logged. In 3.1.1 all that is refused behind the topic is
-acknowledged as if it was published, but for lack of room in queues (publisher_waits.py). A bridge may publish
-everywhere, and drops by itself what would end its connection.
+acknowledged as if it was published, which is counted and logged, too (`acknowledged`), but for lack of room in queues
+(publisher_waits.py). A bridge may publish everywhere, and drops by itself what would end its connection.
 
 The order is part of it. Hooks come behind what is cheap and behind room in queues, because a publisher that waits is
 asked about again and a filter must not see its message twice; so room is that of the topic as it came. The store's
@@ -132,6 +132,8 @@ class Admission:
         self.max_payload_size = config.max_payload_size
         self._told_of_queues = -NEVER
         self._told_of_retained = -NEVER
+        self._told_of_acknowledged = -NEVER
+        self._told_of_topics = -NEVER
 
     # ---- the questions -----------------------------------------------------------------------------------------
 
@@ -257,7 +259,7 @@ class Admission:
         if store is None or not store.stores(message.topic) or store.room_for(message.topic.encode()):
             return True
         core.stats.drops[DROPPED_AS_TOO_MANY_TOPICS] += 1
-        log_store.debug("%.200r is a topic too many for the store", message.topic)
+        self._tell_of_topics(message)
         core.hooks.tell("publish_dropped", message.publisher, message)
         return False
 
@@ -273,6 +275,25 @@ class Admission:
         if is_full:
             return not fanout.owed
         return all(destination.has_room(publisher) for destination in fanout.destinations)
+
+    def acknowledged(self, publication: Publication, denied: Denied) -> None:
+        """A client of 3.1.1 is about to be told that this message was published, because it cannot be told that not:
+        the end of its connection would make it send the message again, for ever, as time changes none of this."""
+        core = self.core
+        core.stats.acknowledged_refused += 1
+        now = core.hot.now
+        if now < self._told_of_acknowledged + TELL_AGAIN:
+            return
+        self._told_of_acknowledged = now
+        publisher = publication.publisher
+        log.warning(
+            "%.200r (%s), a 3.1.1 client: a message to %.200r is acknowledged and dropped: %s; %d until now",
+            publisher.client_id if publisher is not None else "",
+            publication.address,
+            publication.message.topic,
+            denied.text,
+            core.stats.acknowledged_refused,
+        )
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
@@ -302,4 +323,16 @@ class Admission:
             message.topic,
             message.user,
             self.core.stats.retained_refused,
+        )
+
+    def _tell_of_topics(self, message: Message) -> None:
+        now = self.core.hot.now
+        if now < self._told_of_topics + TELL_AGAIN:
+            return
+        self._told_of_topics = now
+        log_store.warning(
+            "%.200r is a topic too many for the store (store.max_topics): its messages are refused (0x97), or dropped "
+            "where nobody can be told; %d until now",
+            message.topic,
+            self.core.stats.drops[DROPPED_AS_TOO_MANY_TOPICS],
         )

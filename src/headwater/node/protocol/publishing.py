@@ -83,8 +83,12 @@ class Publishing:
             self._accept(channel, session, packet, publication.message)
         elif denied.why == NO_ROOM and not self.waits.can_be_told(channel):
             self.waits.wait(channel, packet, publication)
+        elif channel.version == V5:
+            self.acknowledge(channel, session, packet, denied.reason)
         else:
-            self.acknowledge(channel, session, packet, denied.reason if channel.version == V5 else SUCCESS)
+            if packet.qos:
+                self.admission.acknowledged(publication, denied)
+            self.acknowledge(channel, session, packet, SUCCESS)
 
     def acknowledge(self, channel: Channel, session: Session, packet: Publish, reason: int) -> None:
         journal = self.core.journal
