@@ -29,7 +29,7 @@ from headwater.pipeline.derive.settings import Settings as Deriving
 from headwater.pipeline.java import QUICK_JAVA
 from headwater.pipeline.jobs.settings import Settings, read_file
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.lake.keeping import Keeping
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.tables import BRONZE, GOLD, SILVER
 from headwater.store.reader import StoreReader
@@ -387,7 +387,7 @@ def test_the_page_has_all_settings_with_their_defaults(tmp_path: Path) -> None:
     config.write_text(text, encoding="utf-8")
     assert len(read_file(config).decoding) == 1
     named = set(re.findall(r"^(?:# )?(\w+) =", text, re.MULTILINE))
-    known = {each.name for kind in (Settings, Deriving, Advising, Keeping) for each in dataclasses.fields(kind)}
+    known = {each.name for kind in (Settings, Deriving, Advising, UpkeepSettings) for each in dataclasses.fields(kind)}
     assert known - named == {"decoding", "deriving", "advising", "upkeep"}
 
 

@@ -18,8 +18,8 @@ from headwater.interest.sharing import Announcer
 from headwater.node.config import Config
 from headwater.node.settings import leaves, rows_of
 from headwater.pipeline.jobs.settings import Settings as PipelineSettings
-from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.sink import OPTIONS as SINK_OPTIONS
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.monitoring.settings import Settings as Monitoring
 from headwater.pipeline.mqtt.options import ReadOptions
 from headwater.pipeline.source.settings import OPTIONS as SOURCE_OPTIONS
@@ -93,7 +93,7 @@ def test_every_limit_names_a_test_that_exists() -> None:
 def test_every_setting_that_a_limit_names_exists() -> None:
     named = [(row.what, name) for row in rows() for name in re.findall(r"`([\w.]+)`", row.setting)]
     of_the_pipeline = {each.name for each in fields(PipelineSettings)}
-    of_the_pipeline |= {f"upkeep.{each.name}" for each in fields(Keeping)}
+    of_the_pipeline |= {f"upkeep.{each.name}" for each in fields(UpkeepSettings)}
     of_the_pipeline |= {f"monitoring.{each.name}" for each in fields(Monitoring)}
     options = {*SOURCE_OPTIONS, *SINK_OPTIONS, *(each.metadata["name"] for each in fields(ReadOptions))}
     of_interest = {*inspect.signature(make).parameters, *inspect.signature(Announcer).parameters}

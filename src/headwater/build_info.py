@@ -83,7 +83,7 @@ COMPILED: Final = (
     "node/links/sending",
     "node/links/post",
     "node/links/spanning",
-    "node/links/telling",
+    "node/links/group_reporter",
     "node/links/groups",
     "node/links/receiving",
     "node/links/moves",

@@ -20,7 +20,7 @@ from headwater.disk.errors import StorageError
 from headwater.edge.http_source import HttpSource
 from headwater.edge.taking_over import SourceRefuses, TakeOverError
 from headwater.store.disk_store import DiskStore
-from headwater.store.hand_over import HandedOver, read_fence, read_taking
+from headwater.store.hand_over import HandedOver, read_fence, read_take_over
 from headwater.store.query import Query
 from tests.brokers import free_port
 
@@ -250,7 +250,7 @@ def test_the_old_node_is_killed_and_has_given_its_store_away(old: OldNode, new: 
     old.publish(30)
     assert new.take_over()[0] != 0
     assert old.wait() == KILLED
-    taking = read_taking(new.messages)
+    taking = read_take_over(new.messages)
     assert taking is not None and (taking.step, taking.position) == ("ready", 30)
     old.start()
     assert old.wait() != 0

@@ -13,7 +13,7 @@ from headwater.disk.errors import StorageError
 from headwater.edge import taking_over as module
 from headwater.edge.taking_over import SourceAway, SourceRefuses, TakeOverError, Took, take_over
 from headwater.store.disk_store import DiskStore
-from headwater.store.hand_over import HandedOver, check_own, read_fence, read_taking
+from headwater.store.hand_over import HandedOver, check_own, read_fence, read_take_over
 from tests.store.messages import Writer, found
 
 
@@ -220,7 +220,7 @@ def test_a_source_that_is_away_at_the_end_is_asked_again(source: SomeSource, fol
     source.before_fence = gone
     with pytest.raises(SourceAway):
         take(folder, source)
-    taking = read_taking(folder)
+    taking = read_take_over(folder)
     assert taking is not None and taking.step == "ready"
     with pytest.raises(SourceAway):
         take(folder, source)

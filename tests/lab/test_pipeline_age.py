@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.pages import SMALLEST
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater_lab.pipeline_age import ROWS, TOPICS, Plan, bytes_of_latest, main, simulate
 
-FEW, SUMMARY = Keeping().few_files, Keeping().checkpoint_every
+FEW, SUMMARY = UpkeepSettings().few_files, UpkeepSettings().checkpoint_every
 PLAN = Plan(days=3, commits=60, kept=20, visit=20)
 
 

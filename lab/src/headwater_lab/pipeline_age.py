@@ -36,10 +36,10 @@ from deltalake import DeltaTable
 
 from headwater.pipeline.jobs.latest import paged_rows, write_pages
 from headwater.pipeline.lake.files import WrittenFile, write_files
-from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.log import Log
 from headwater.pipeline.lake.types import arrow_schema
 from headwater.pipeline.lake.upkeep import TableUpkeep
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.tables import BRONZE, LATEST, Table
 from headwater_lab import machine
 from headwater_lab.results import write_json
@@ -98,7 +98,7 @@ class Month:
         self.step = plan.period / plan.commits
         self.now = time.time() - plan.days * plan.period
         seconds = plan.kept * self.step
-        self.keeping = Keeping(
+        self.keeping = UpkeepSettings(
             keep_log=seconds, keep_replaced=seconds, keep_latest=seconds / 6, file_size=4 << 20, few_files=16
         )
         self.bronze = Aging(folder, BRONZE, self)

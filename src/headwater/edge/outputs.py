@@ -22,7 +22,7 @@ from typing import BinaryIO, Final
 from headwater.edge import state as states
 from headwater.edge.copies import Copy
 from headwater.edge.rendering import FORMATS, HEADS
-from headwater.edge.state import Kept, OutputError, State
+from headwater.edge.state import OutputError, SavedState, State
 
 PART: Final = 64 << 20
 """Bytes after which a folder gets another file."""
@@ -98,7 +98,7 @@ class FileOutput(Output):
 
     def commit(self, state: State) -> None:
         assert self._part is not None
-        states.write(self._state, Kept(state, self._path.name, self._part.synced()))
+        states.write(self._state, SavedState(state, self._path.name, self._part.synced()))
 
     def close(self) -> None:
         if self._part is not None:
@@ -152,7 +152,7 @@ class FolderOutput(Output):
 
     def commit(self, state: State) -> None:
         part = self._part
-        kept = Kept(state, "", 0) if part is None else Kept(state, part.path.name, part.synced())
+        kept = SavedState(state, "", 0) if part is None else SavedState(state, part.path.name, part.synced())
         states.write(self._state, kept)
 
     def close(self) -> None:

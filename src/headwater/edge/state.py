@@ -34,7 +34,7 @@ class State(NamedTuple):
     others: tuple[State, ...] = ()
 
 
-class Kept(NamedTuple):
+class SavedState(NamedTuple):
     """A state, and the file and its size that go with it."""
 
     state: State
@@ -42,7 +42,7 @@ class Kept(NamedTuple):
     size: int
 
 
-def read(path: Path) -> Kept | None:
+def read(path: Path) -> SavedState | None:
     """None if there is none, or one that has only begun."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -55,7 +55,7 @@ def read(path: Path) -> Kept | None:
         if found["version"] not in (ALONE, VERSION):
             raise OutputError(f"{path} is of another version of headwater; name another output")
         state = _state(found["state"])
-        return Kept(state, str(found["file"]), int(found["size"]))
+        return SavedState(state, str(found["file"]), int(found["size"]))
     except (ValueError, KeyError, TypeError):
         raise OutputError(f"{path} is no state of a mirror; move it away, and what it belongs to") from None
 
@@ -70,7 +70,7 @@ def begin(path: Path) -> None:
     _replace(path, "")
 
 
-def write(path: Path, kept: Kept) -> None:
+def write(path: Path, kept: SavedState) -> None:
     """On disk when this returns."""
     version = VERSION if kept.state.others else ALONE
     content = {"version": version, "state": _written(kept.state), "file": kept.file, "size": kept.size}

@@ -25,7 +25,16 @@ from headwater.disk.crash_points import crash_point
 from headwater.disk.files import sync_folder
 from headwater.disk.lock import make_folder
 from headwater.store.disk_store import DiskStore
-from headwater.store.hand_over import COPYING, READY, Fence, Taking, adopt, read_fence, read_taking, write_taking
+from headwater.store.hand_over import (
+    COPYING,
+    READY,
+    Fence,
+    TakeOver,
+    adopt,
+    read_fence,
+    read_take_over,
+    write_take_over,
+)
 
 log = logging.getLogger("headwater.edge")
 
@@ -119,14 +128,14 @@ class _TakeOver:
         begun = self._source.ask("", {"to": self._node})
         self._id, self._store = begun["hand_over"], begun["store"]
         make_folder(self._folder)
-        write_taking(self._folder, Taking(self._store, self._id, self._source.url, COPYING))
+        write_take_over(self._folder, TakeOver(self._store, self._id, self._source.url, COPYING))
         try:
             return self._go()
         except BaseException:
             self._let_go()
             raise
 
-    def _begun(self) -> Taking | None:
+    def _begun(self) -> TakeOver | None:
         if not self._folder.exists():
             return None
         fenced = read_fence(self._folder)
@@ -134,7 +143,7 @@ class _TakeOver:
             raise TakeOverError(
                 f"the store in {self._folder} was handed over to {fenced.to} itself; name another folder"
             )
-        taking = read_taking(self._folder)
+        taking = read_take_over(self._folder)
         if taking is None and any((self._folder / name).exists() for name in (DESCRIPTION, "db")):
             raise TakeOverError(f"there is a store in {self._folder} already; name another folder")
         return taking
@@ -155,13 +164,13 @@ class _TakeOver:
             with contextlib.closing(self._opened()) as store:
                 taking = self._checked(store, copied)
                 crash_point("hand-over-checked")
-                write_taking(self._folder, taking)
+                write_take_over(self._folder, taking)
                 crash_point("hand-over-ready")
                 try:
                     self._source.ask(f"/{self._id}/fence", {"position": taking.position})
                 except SourceRefuses as error:
                     self._tell(f"{error}; once more")
-                    write_taking(self._folder, taking._replace(step=COPYING))
+                    write_take_over(self._folder, taking._replace(step=COPYING))
                     continue
                 crash_point("hand-over-before-adopt")
                 return self._adopted(taking, store, began)
@@ -231,7 +240,7 @@ class _TakeOver:
         if path.suffix == SORTED:
             self._sorted.add((name, wanted["size"], wanted["sha256"]))
 
-    def _checked(self, store: DiskStore, copied: dict[str, Any]) -> Taking:
+    def _checked(self, store: DiskStore, copied: dict[str, Any]) -> TakeOver:
         """That the copy is a store with all that it should have."""
         expected = (self._store, copied["first"], copied["next"])
         if (store.id, store.first, store.next) != expected:
@@ -241,14 +250,14 @@ class _TakeOver:
             )
         if store.note():
             store.forget_note()
-        return Taking(self._store, self._id, self._source.url, READY, copied["next"] - 1)
+        return TakeOver(self._store, self._id, self._source.url, READY, copied["next"] - 1)
 
     def _opened(self) -> DiskStore:
         return DiskStore(self._folder, create=False, seal_in_background=False, is_taker=True)
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
-    def _adopted(self, taking: Taking, store: DiskStore, began: float = 0.0) -> Took:
+    def _adopted(self, taking: TakeOver, store: DiskStore, began: float = 0.0) -> Took:
         """The store is open, and from now on ours."""
         adopt(self._folder)
         crash_point("hand-over-adopted")

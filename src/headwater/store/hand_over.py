@@ -38,7 +38,7 @@ class Fence(NamedTuple):
     position: int
 
 
-class Taking(NamedTuple):
+class TakeOver(NamedTuple):
     """`step` is COPYING, or READY: the copy was checked, and goes to `position`."""
 
     store: str
@@ -67,15 +67,15 @@ def write_fence(folder: Path, fence: Fence) -> None:
     _write(folder, HANDED_OVER, fence._asdict())
 
 
-def read_taking(folder: Path) -> Taking | None:
+def read_take_over(folder: Path) -> TakeOver | None:
     found = _read(folder / TAKING_OVER)
     try:
-        return None if found is None else Taking(**found)
+        return None if found is None else TakeOver(**found)
     except TypeError as error:
         raise StorageError(f"{folder / TAKING_OVER} is damaged ({error}); delete {folder} and begin anew") from None
 
 
-def write_taking(folder: Path, taking: Taking) -> None:
+def write_take_over(folder: Path, taking: TakeOver) -> None:
     _write(folder, TAKING_OVER, taking._asdict())
 
 
@@ -93,7 +93,7 @@ def check_own(folder: Path, is_taker: bool = False) -> None:
             f"the store {fence.store} in {folder} was handed over to {fence.to} at position {fence.position}, and "
             "takes no messages here any more; set store.enabled = false, or move the folder away and begin anew"
         )
-    taking = None if is_taker else read_taking(folder)
+    taking = None if is_taker else read_take_over(folder)
     if taking is not None:
         raise StorageError(
             f"the store {taking.store} is being taken over from {taking.source} into {folder}, and is not this node's "

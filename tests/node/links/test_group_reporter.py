@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headwater.node.links.group_reporter import INTERVAL
 from headwater.node.links.post import Service
-from headwater.node.links.telling import INTERVAL
 from headwater.peering.groups.notes import Entry, decode_note
 from headwater.wire.packets import Properties, Puback, Subscribe, SubscribeRequest
 from tests.node.links.memory import Net, publish, subscribe
@@ -71,7 +71,7 @@ def test_what_is_no_news_is_not_told() -> None:
     for _ in range(200):
         net.later(0.01)
     assert heard.notes <= 1
-    assert not groups(net.nodes[1]).telling._active
+    assert not groups(net.nodes[1]).reporter._active
     assert [packet.payload for packet in client.messages()] == [b"x"]
 
 
@@ -154,7 +154,7 @@ def test_whose_link_takes_nothing_hears_the_latest_later() -> None:
     socket.room = 0
     publish(net.nodes[1].client("p"), "big", bytes(100_000))
     member(net, 1, "m")
-    assert GROUP in groups(net.nodes[1]).telling.own
+    assert GROUP in groups(net.nodes[1]).reporter.own
     assert GROUP not in groups(net.nodes[0])._spans
     socket.room = 1 << 60
     net.nodes[1].server.plane._write(net.nodes[1].links.up["a"].channel)

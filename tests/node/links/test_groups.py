@@ -375,22 +375,22 @@ def test_groups_of_a_node_are_bounded_at_another_and_at_itself() -> None:
         found.received("b", note(Entry(2, "$share/g/c", 0, state())), False)
     found.received("b", note(Entry(1, "", 0, None)), False)
     found.received("b", note(Entry(3, "$share/g/c", 0, state())), False)
-    telling = groups(net.nodes[1]).telling
-    telling.max_bytes = 10_000
+    reporter = groups(net.nodes[1]).reporter
+    reporter.max_bytes = 10_000
     client = net.nodes[1].client("m")
     for name in "def":
         subscribe(net, client, f"$share/g/{name}")
-    assert sorted(telling.own) == ["$share/g/d", "$share/g/e"]
+    assert sorted(reporter.own) == ["$share/g/d", "$share/g/e"]
     client.send(Unsubscribe(7, ["$share/g/d"]))
     subscribe(net, client, "$share/g/h")
-    assert sorted(telling.own) == ["$share/g/e", "$share/g/h"]
+    assert sorted(reporter.own) == ["$share/g/e", "$share/g/h"]
 
 
 def test_groups_with_long_names_are_of_one_node() -> None:
     net = trio()
     client = net.nodes[1].client("m")
     subscribe(net, client, "$share/g/" + "x" * 5000)
-    assert not groups(net.nodes[1]).telling.own and not groups(net.nodes[0])._spans
+    assert not groups(net.nodes[1]).reporter.own and not groups(net.nodes[0])._spans
     publish(net.nodes[1].client("p"), "x" * 5000, b"1", 1)
     net.settle()
     assert got(client) == [b"1"]

@@ -11,14 +11,14 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.log import NAMES, LakeError, Log
 from headwater.pipeline.lake.types import ARROW, arrow_schema, ddl_of
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.tables import BRONZE, TABLES, Table
 from tests.pipeline.lake.some_rows import DAY, contents, messages, names, parquet_files, rows, span, written
 
 JOB = "job"
-CHECKPOINT_EVERY = Keeping().checkpoint_every
+CHECKPOINT_EVERY = UpkeepSettings().checkpoint_every
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ def test_a_held_table_follows_when_commits_it_has_not_read_are_gone(log: Log) ->
 
 
 def test_properties_of_a_table_that_is_there_are_changed_once(log: Log) -> None:
-    other = Log(log.folder, properties=Keeping(keep_log=7200.0).properties())
+    other = Log(log.folder, properties=UpkeepSettings(keep_log=7200.0).properties())
     other.configure()
     assert DeltaTable(str(log.folder)).metadata().configuration["delta.logRetentionDuration"] == "interval 7200 seconds"
     version = other.look().version

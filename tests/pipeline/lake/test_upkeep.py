@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from headwater.pipeline.lake.compaction import TableFile, groups
 from headwater.pipeline.lake.files import write_files
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.log import LakeError, Log
 from headwater.pipeline.lake.upkeep import DEAD, LakeUpkeep, TableUpkeep, clean_log, noted_deletions, tidy
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.tables import LIVE
 from tests.pipeline.lake.live_rows import live_rows
 from tests.pipeline.lake.some_rows import contents, names, parquet_files, rows, span, written
@@ -75,7 +75,9 @@ def some(count: int, size: int, day: date = TODAY, made: float = 0.0) -> list[Ta
 
 def planned(files: list[TableFile], now: float = 0.0) -> list[list[int]]:
     """Sizes of the files of each group."""
-    return [[each.size for each in group] for group in groups(files, Keeping(few_files=4, file_size=MEGABYTE), now)]
+    return [
+        [each.size for each in group] for group in groups(files, UpkeepSettings(few_files=4, file_size=MEGABYTE), now)
+    ]
 
 
 def test_files_of_about_the_same_size_become_one() -> None:
@@ -99,7 +101,7 @@ def test_what_is_left_of_a_day_becomes_one_when_nothing_is_added_any_more() -> N
 
 def test_files_stay_few_and_bytes_are_rewritten_few_times() -> None:
     """A file a second for a day."""
-    keeping, files, rewritten, most = Keeping(), [], 0, 0
+    keeping, files, rewritten, most = UpkeepSettings(), [], 0, 0
     for second in range(20_000):
         files.append(TableFile(str(second), 8_000, second * 1000))
         if second % 60 == 0:
@@ -141,7 +143,7 @@ def test_columns_that_came_later_and_values_that_are_missing_survive(log: Log) -
     add(log, 3, y="text")
     add(log, 4)
     before = contents(log.folder)
-    assert TableUpkeep(log, "table", Keeping(few_files=2)).visit().after == 1
+    assert TableUpkeep(log, "table", UpkeepSettings(few_files=2)).visit().after == 1
     assert contents(log.folder) == before
     [merged] = log.paths()
     assert log.look().files.column("null_count.position").to_pylist() == [0]
@@ -151,13 +153,13 @@ def test_columns_that_came_later_and_values_that_are_missing_survive(log: Log) -
 def test_readers_of_changes_see_none(log: Log) -> None:
     for position in range(1, 5):
         add(log, position)
-    TableUpkeep(log, "table", Keeping(few_files=2)).visit()
+    TableUpkeep(log, "table", UpkeepSettings(few_files=2)).visit()
     last = (log.folder / "_delta_log" / f"{log.look().version:020d}.json").read_text()
     assert '"dataChange":true' not in last and last.count('"dataChange":false') == 5
 
 
 def test_a_visit_rewrites_no_more_than_it_may_and_the_next_goes_on(tmp_path: Path) -> None:
-    lake = Lake(tmp_path, Keeping(few_files=2))
+    lake = Lake(tmp_path, UpkeepSettings(few_files=2))
     filled(lake, 4)
     upkeep = TableUpkeep(lake.log(LIVE), LIVE.name, lake.keeping)
     assert upkeep.visit(most=100).after == 4
@@ -174,7 +176,7 @@ def test_who_changes_files_while_they_are_compacted_wins(log: Log, monkeypatch: 
             DeltaTable(str(log.folder)).delete("position = 2")
 
     monkeypatch.setattr("headwater.pipeline.lake.log.crash_point", delete)
-    upkeep = TableUpkeep(log, "table", Keeping(few_files=2))
+    upkeep = TableUpkeep(log, "table", UpkeepSettings(few_files=2))
     assert upkeep.visit().rewritten == 0
     assert names(log.folder) == [("s", 1), ("s", 3), ("s", 4)]
     assert upkeep.visit().after == 1
@@ -182,7 +184,7 @@ def test_who_changes_files_while_they_are_compacted_wins(log: Log, monkeypatch: 
 
 
 def test_a_file_that_cannot_be_read_keeps_no_others_from_being_merged(tmp_path: Path) -> None:
-    lake = Lake(tmp_path, Keeping(few_files=2))
+    lake = Lake(tmp_path, UpkeepSettings(few_files=2))
     log = lake.log(LIVE)
     filled(lake, 2)
     (log.folder / log.paths()[0]).unlink()
@@ -197,7 +199,7 @@ def test_a_file_that_cannot_be_read_keeps_no_others_from_being_merged(tmp_path: 
 
 
 def test_replaced_files_stay_for_those_who_read_them_and_then_go(log: Log, clock: Clock) -> None:
-    keeping = Keeping(few_files=2)
+    keeping = UpkeepSettings(few_files=2)
     for position in range(1, 5):
         add(log, position)
     upkeep = TableUpkeep(log, "table", keeping)
@@ -212,9 +214,9 @@ def test_replaced_files_stay_for_those_who_read_them_and_then_go(log: Log, clock
 def test_who_was_stopped_in_between_still_knows_what_was_replaced(log: Log, clock: Clock) -> None:
     for position in range(1, 5):
         add(log, position)
-    TableUpkeep(log, "table", Keeping(few_files=2)).visit()
-    clock.now += Keeping().keep_replaced
-    assert TableUpkeep(Log(log.folder, clock=clock), "table", Keeping()).visit().removed == 4
+    TableUpkeep(log, "table", UpkeepSettings(few_files=2)).visit()
+    clock.now += UpkeepSettings().keep_replaced
+    assert TableUpkeep(Log(log.folder, clock=clock), "table", UpkeepSettings()).visit().removed == 4
 
 
 def test_files_that_no_commit_names_go_when_they_are_old(tmp_path: Path) -> None:
@@ -265,7 +267,7 @@ def test_commits_that_are_too_old_are_forgotten_and_the_rest_can_be_read(log: Lo
 
 
 def test_summaries_do_not_pile_up(log: Log, clock: Clock) -> None:
-    log.properties = Keeping(checkpoint_every=2).properties()
+    log.properties = UpkeepSettings(checkpoint_every=2).properties()
     log.configure()
     grown(log, clock, 99, 1.0)
     clean_log(log, keep=60.0)
@@ -285,7 +287,7 @@ def test_a_log_without_a_summary_forgets_nothing(log: Log, clock: Clock) -> None
 def test_other_settings_reach_tables_that_are_there(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     filled(lake, 1)
-    lake.keep(Keeping(keep_log=7200.0, checkpoint_every=5))
+    lake.keep(UpkeepSettings(keep_log=7200.0, checkpoint_every=5))
     found = DeltaTable(str(lake.path(LIVE))).metadata().configuration
     assert found["delta.logRetentionDuration"] == "interval 7200 seconds"
     assert found["delta.checkpointInterval"] == "5"
@@ -304,11 +306,11 @@ def test_other_settings_reach_tables_that_are_there(tmp_path: Path) -> None:
 )
 def test_settings_that_cannot_be(given: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Keeping.from_settings(given)
+        UpkeepSettings.from_settings(given)
 
 
 def test_latest_waits_longer_the_larger_it_is() -> None:
-    keeping = Keeping(latest_every=5.0, latest_rate=1000)
+    keeping = UpkeepSettings(latest_every=5.0, latest_rate=1000)
     assert (keeping.pause(0), keeping.pause(5_000), keeping.pause(60_000)) == (5.0, 5.0, 60.0)
     assert keeping.kept("latest") == keeping.keep_latest and keeping.kept("gold") == keeping.keep_replaced
 
@@ -331,7 +333,7 @@ def test_a_table_that_others_gave_features_of_their_own_is_not_compacted(
     for position in range(1, 5):
         add(log, position)
     monkeypatch.setattr(log, "features", lambda: ["deletionVectors"])
-    assert TableUpkeep(log, "table", Keeping(few_files=2)).visit().after == 4
+    assert TableUpkeep(log, "table", UpkeepSettings(few_files=2)).visit().after == 4
 
 
 def test_batches_of_a_file_are_few_and_large(log: Log) -> None:
@@ -340,7 +342,7 @@ def test_batches_of_a_file_are_few_and_large(log: Log) -> None:
 
     for position in range(1, 31):
         add(log, position)
-    TableUpkeep(log, "table", Keeping(few_files=2)).visit()
+    TableUpkeep(log, "table", UpkeepSettings(few_files=2)).visit()
     [path] = log.paths()
     assert pq.ParquetFile(log.folder / path).num_row_groups == 1
     assert pa.table(pq.read_table(log.folder / path)).num_rows == 30
@@ -351,7 +353,7 @@ def test_a_deletion_by_somebody_else_is_noted_before_the_log_forgets_it(log: Log
     DeltaTable(str(log.folder)).delete("position = 2")
     grown(log, clock, 60, 60.0)
     for _ in range(2):  # once each
-        assert TableUpkeep(log, "table", Keeping(keep_log=60.0, keep_replaced=60.0, keep_latest=60.0)).visit()
+        assert TableUpkeep(log, "table", UpkeepSettings(keep_log=60.0, keep_replaced=60.0, keep_latest=60.0)).visit()
         assert noted_deletions(log) == {21}
     assert not (log.folder / "_delta_log" / f"{21:020d}.json").exists()
     assert len(names(log.folder)) == 79

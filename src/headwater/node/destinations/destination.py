@@ -144,7 +144,7 @@ class Source:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Scope:
-    """Which topics are this node's to store, where nodes share that (node/links/edge.py)."""
+    """Which topics are this node's to store, where nodes share that (node/links/owning.py)."""
 
     def has(self, topic: str) -> bool:
         raise NotImplementedError

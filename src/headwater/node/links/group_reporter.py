@@ -42,7 +42,7 @@ INTERVAL: Final = 0.02
 """Seconds between two looks at active groups."""
 AHEAD: Final = 0.05
 """Seconds of work that may be on its way to members here, or wait here, though none of them has room: else members with
-small windows would have nothing to do until the next telling."""
+small windows would have nothing to do until the next report."""
 IDLE: Final = 1.0
 AT_ONCE: Final = 256
 LOOKED_AT: Final = 64
@@ -91,7 +91,7 @@ class _Peer:
         return bool(self.pending or self.gone or not self.has_all)
 
 
-class Telling:
+class GroupReporter:
     """`due` is called when it is time to `flush` and to `look`."""
 
     def __init__(self, server: Server, post: Post, service: Service, due: Callable[[], None]) -> None:

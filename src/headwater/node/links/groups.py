@@ -1,7 +1,7 @@
 """Shared groups that span the nodes of a cluster: who has members, and who gets a message.
 
-Theory. Each node tells all others exactly which groups have members at it and how these are doing (telling.py), by
-notes that do not depend on the method by which interest is told. So the node where a message is published knows all
+Theory. Each node tells all others exactly which groups have members at it and how these are doing (group_reporter.py),
+by notes that do not depend on the method by which interest is told. So the node where a message is published knows all
 groups that match its topic, its own and others', and decides for all of them: for each it chooses one node, and sends
 it the message for that group alone (spanning.py). No other node decides anything for it, so it is with one member.
 
@@ -31,10 +31,10 @@ from headwater.node.destinations.destination import Destination
 from headwater.node.destinations.fanouts import NOT_FOR_CLIENTS, Fanouts
 from headwater.node.destinations.groups import shared_groups
 from headwater.node.links.end import PeerEnd
+from headwater.node.links.group_reporter import GroupReporter, OwnGroup
 from headwater.node.links.post import Post, Service
 from headwater.node.links.sending import GroupLink, OutgoingRuns, aged, packet_end
 from headwater.node.links.spanning import GroupFanouts, Nobody, OwnGroups, SpanningGroup
-from headwater.node.links.telling import OwnGroup, Telling
 from headwater.node.plane.sending import message_of_packet
 from headwater.node.protocol.elsewhere import Elsewhere, MembersElsewhere
 from headwater.node.protocol.server import Server
@@ -75,7 +75,7 @@ class SpanningGroups(Service):
         self.unstamp = unstamp
         self.outgoing = outgoing
         self.node = node
-        self.telling = Telling(server, post, self, self._due)
+        self.reporter = GroupReporter(server, post, self, self._due)
         self.own_part = OwnGroups(server.hot)
         self.fanouts = [server.hot.own_fanouts]
         """Where it counts which groups span nodes."""
@@ -97,7 +97,7 @@ class SpanningGroups(Service):
             self._stale.setdefault(node, set()).add(name)
         for group in self.server.router.groups.all():
             if len(group) and not group.filter.startswith(NOT_FOR_NODES):
-                self.telling.added(group)
+                self.reporter.added(group)
         self.server.router.feed.listen(self._feed)
         self.server.sharing.elsewhere = self._elsewhere
         self.server.hot.own_fanouts.part = self.own_part
@@ -105,10 +105,10 @@ class SpanningGroups(Service):
     # ---- other nodes ---------------------------------------------------------------------------------------------
 
     def link_up(self, node: str) -> None:
-        self.telling.link_up(node)
+        self.reporter.link_up(node)
 
     def link_down(self, node: str) -> None:
-        self.telling.link_down(node)
+        self.reporter.link_down(node)
         teller = self._tellers.get(node)
         if teller is not None:
             teller.is_told = False
@@ -200,8 +200,8 @@ class SpanningGroups(Service):
         spread = Spread(name, group.dispatcher.name, self.node)
         found = self._spans[name] = SpanningGroup(self, server.hot, group, spread)
         self._trie.add(filter, found, Subscription(filter, 0))
-        if name in self.telling.own:
-            self.telling.members_changed(filter)  # of which it has a model of its own from now on
+        if name in self.reporter.own:
+            self.reporter.members_changed(filter)  # of which it has a model of its own from now on
         self._spread_changed(filter)
         return found
 
@@ -257,24 +257,24 @@ class SpanningGroups(Service):
         if change.kind == GROUP_ADDED:
             group = self.server.router.groups.get(change.share, change.filter)
             if group is not None:
-                self.telling.added(group)
+                self.reporter.added(group)
         elif change.kind == GROUP_REMOVED:
             name = f"$share/{change.share}/{change.filter}"
-            own = self.telling.own.get(name)
+            own = self.reporter.own.get(name)
             if own is not None:
-                self.telling.removed(own.group)
+                self.reporter.removed(own.group)
             found = self._spans.get(name)
             if found is not None:
                 found.spread.own_left()
 
     def flush(self) -> None:
         """Tell of members that came and went, before others hear of it in other ways."""
-        for own, state in self.telling.flush():
+        for own, state in self.reporter.flush():
             self._look(own, state)
 
     def _due(self) -> None:
         self.flush()
-        for own, state in self.telling.look():
+        for own, state in self.reporter.look():
             self._look(own, state)
             found = self._spans.get(own.name)
             if found is not None:
@@ -282,7 +282,7 @@ class SpanningGroups(Service):
 
     def used(self, name: str) -> None:
         """A message of the group is dealt out here."""
-        self.telling.used(name)
+        self.reporter.used(name)
 
     # ---- where messages go ---------------------------------------------------------------------------------------
 
@@ -354,7 +354,7 @@ class SpanningGroups(Service):
     def came(self, node: str, name: str, count: int) -> None:
         """So many messages of a group came from that node."""
         if count:
-            self.telling.used(name, node, count)
+            self.reporter.used(name, node, count)
 
     def reclaim(self, end: PeerEnd) -> None:
         """What a node that is no member any more has not acknowledged of QoS 1 for groups goes to others. QoS 2 does
@@ -432,7 +432,7 @@ class _Feed(RouteListener):
         self.groups.wanted_changed(change)
 
     def recipients_changed(self, filter: str) -> None:
-        self.groups.telling.members_changed(filter)
+        self.groups.reporter.members_changed(filter)
 
     def everything_changed(self) -> None:
-        self.groups.telling.everything_changed()
+        self.groups.reporter.everything_changed()

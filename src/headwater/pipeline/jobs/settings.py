@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headwater.pipeline.decoding import Rules
 from headwater.pipeline.derive.settings import Settings as Deriving
-from headwater.pipeline.lake.keeping import Keeping
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.monitoring.settings import Settings as Monitoring
 from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.source.settings import Settings as Source
@@ -61,7 +61,7 @@ class Settings:
     decoding: tuple[Mapping[str, Any], ...] = ()
     deriving: Deriving = field(default_factory=Deriving)
     advising: Advising = field(default_factory=Advising)
-    upkeep: Keeping = field(default_factory=Keeping)
+    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
     monitoring: Monitoring = field(default_factory=Monitoring)
 
     def source_options(self) -> dict[str, str]:
@@ -142,7 +142,7 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
     if "advising" in values:
         values["advising"] = Advising.from_settings(values["advising"])
     if "upkeep" in values:
-        values["upkeep"] = Keeping.from_settings(values["upkeep"])
+        values["upkeep"] = UpkeepSettings.from_settings(values["upkeep"])
     if "monitoring" in values:
         values["monitoring"] = Monitoring.from_settings(values["monitoring"])
     settings = Settings(**values)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.pipeline.lake.files import TableWriter, WrittenFile
-from headwater.pipeline.lake.keeping import Keeping
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 
 SMALLEST: Final = 4096
 FACTOR: Final = 8
@@ -50,7 +50,7 @@ def files_of(files: pa.Table, partition: str | None) -> list[TableFile]:
     return [TableFile(*each) for each in zip(*columns, values, strict=True)]
 
 
-def groups(files: Iterable[TableFile], keeping: Keeping, now: float) -> Iterator[list[TableFile]]:
+def groups(files: Iterable[TableFile], keeping: UpkeepSettings, now: float) -> Iterator[list[TableFile]]:
     """Files that are to become one, the oldest partition first; no group is larger than a file has to be."""
     partitions: dict[Any, list[TableFile]] = {}
     for each in files:

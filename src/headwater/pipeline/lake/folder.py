@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.log import LakeError, Log
 from headwater.pipeline.lake.snapshot import Snapshot
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.tables import TABLES, Table
 
 OTHER: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -29,14 +29,14 @@ OTHER: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 class Lake:
     """`keeping` says how much of the past its tables keep."""
 
-    def __init__(self, folder: str | Path, keeping: Keeping | None = None) -> None:
+    def __init__(self, folder: str | Path, keeping: UpkeepSettings | None = None) -> None:
         if OTHER.match(str(folder)):
             raise LakeError(
                 f"{folder} is no folder: a lake is a folder that driver and executors share, such as /data/lake; "
                 "object storage is not supported"
             )
         self.folder = Path(folder).absolute()
-        self.keeping = keeping or Keeping()
+        self.keeping = keeping or UpkeepSettings()
         self._logs: dict[str, Log] = {}
         self._snapshots: dict[str, Snapshot] = {}
 
@@ -73,7 +73,7 @@ class Lake:
             known = self._snapshots[name] = Snapshot(log)
         return known
 
-    def keep(self, keeping: Keeping) -> None:
+    def keep(self, keeping: UpkeepSettings) -> None:
         """From now on; of tables that are there, the properties are changed. To be called by who holds the lake."""
         self.keeping = keeping
         for table in TABLES:

@@ -38,8 +38,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from headwater.disk.crash_points import crash_point
 from headwater.pipeline.lake.files import WrittenFile, measured
-from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.types import arrow_schema
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.tables import Table
 
 NAMES: Final = "_headwater/stores"
@@ -99,7 +99,7 @@ class Log:
     ) -> None:
         self.folder = Path(folder)
         self.partition = partition
-        self.properties = Keeping().properties() if properties is None else properties
+        self.properties = UpkeepSettings().properties() if properties is None else properties
         self.clock = clock
         self._lock = threading.RLock()
         self._held: DeltaTable | None = None

@@ -36,9 +36,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import DateType, StructType
 
 from headwater.pipeline.lake.files import WrittenFile, write_files
-from headwater.pipeline.lake.keeping import Keeping
 from headwater.pipeline.lake.log import LakeError, Log, View
 from headwater.pipeline.lake.plain import WRITING, settle_batch, settle_rows
+from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.options import OptionError, Options
 from headwater.pipeline.portable import Portable
 from headwater.pipeline.tables import BY_NAME, Table
@@ -134,7 +134,7 @@ class Sink:
         place = (self.path, self.partition)
         log = _held.setdefault(place, Log(*place, properties=PROPERTIES))
         if self.table is not None:
-            log.properties = Keeping().properties(self.table.name)
+            log.properties = UpkeepSettings().properties(self.table.name)
             log.declare(self.table)
             return log
         if files and not log.exists():

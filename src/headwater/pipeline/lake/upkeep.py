@@ -12,7 +12,7 @@ each, as part of the pipeline's round, and readers are not disturbed:
                          is there can always be read from that summary on
     summaries            one for each quarter of `keep_log` stays, and the newest ones
 
-Delta's properties of the table say the same (`Keeping.properties`), for other writers.
+Delta's properties of the table say the same (`UpkeepSettings.properties`), for other writers.
 
 Rows that somebody else deleted are known by the commit that did it, so that is noted beside the table before the log
 forgets it: who looks for what is missing does not take it for lost.
@@ -36,8 +36,8 @@ from headwater.disk.crash_points import crash_point
 from headwater.pipeline.lake.compaction import TableFile, files_of, groups, merge
 from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.lake.keeping import LATEST, Keeping
 from headwater.pipeline.lake.log import LakeError, Log, View
+from headwater.pipeline.lake.upkeep_settings import LATEST, UpkeepSettings
 from headwater.pipeline.tables import Table
 
 DEAD: Final = 7 * 86_400.0
@@ -74,7 +74,7 @@ class Upkeep:
 class TableUpkeep:
     """Of one table, visit after visit. To be used by who writes to the lake."""
 
-    def __init__(self, log: Log, name: str, keeping: Keeping) -> None:
+    def __init__(self, log: Log, name: str, keeping: UpkeepSettings) -> None:
         self._log = log
         self._name = name
         self._keeping = keeping

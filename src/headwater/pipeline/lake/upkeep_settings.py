@@ -14,7 +14,7 @@ LATEST: Final = "latest"
 
 
 @dataclass(frozen=True)
-class Keeping:
+class UpkeepSettings:
     """Times are in seconds, sizes in bytes.
 
     The log of a table is summed up every `checkpoint_every` commits. A commit stays in it for `keep_log`, and with it
@@ -55,7 +55,7 @@ class Keeping:
         check_value(self.few_files >= 2, "few_files", self.few_files, "at least 2")
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Keeping:
+    def from_settings(cls, settings: Mapping[str, Any]) -> UpkeepSettings:
         """From names and values as a configuration has them; what is not named has its default."""
         check_known("setting", settings, (each.name for each in fields(cls)), " of [upkeep]")
         return cls(**settings)
