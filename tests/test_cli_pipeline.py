@@ -388,7 +388,7 @@ def test_the_page_has_all_settings_with_their_defaults(tmp_path: Path) -> None:
     assert len(read_file(config).decoding) == 1
     named = set(re.findall(r"^(?:# )?(\w+) =", text, re.MULTILINE))
     known = {each.name for kind in (Settings, Deriving, Advising, UpkeepSettings) for each in dataclasses.fields(kind)}
-    assert known - named == {"decoding", "deriving", "advising", "upkeep"}
+    assert known - named == {"decoding", "deriving", "advising", "monitoring", "upkeep"}
 
 
 # ---- mistakes, without Spark -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def test_a_pipeline_that_runs_looks_after_its_tables(tmp_path: Path, monkeypatch
     for position in range(1, 40):
         land(lake, [a_message(position)])
     monkeypatch.setattr(Pipeline, "_steps", lambda *_: iter(()))
-    for tidy_every, files, done in ((3600.0, 39, None), (1e-6, 9, 30)):
+    for tidy_every, files, done in ((3600.0, 39, None), (1e-6, 1, 38)):
         with pipeline(NO_SPARK, lake, settings(tidy_every=tidy_every)) as running:
             assert running.round({}).did.get("tidy") == done
         bronze = lake.snapshot(BRONZE)
