@@ -33,7 +33,7 @@ def test_this_machine_needs_nobody(master: str) -> None:
     "master", ["", "nonsense", "local[x]", "spark://", "yarn://a:1", "spark://a:b:c", "sc://a:123456", "http://a:1"]
 )
 def test_what_is_no_address(master: str) -> None:
-    with pytest.raises(NoMaster, match=r"is no address of a Spark; write local\[2\], spark://host:7077 or"):
+    with pytest.raises(NoMaster, match=r"is no address of a Spark; write local\[2\], spark://host:7077, "):
         check_master(master)
 
 

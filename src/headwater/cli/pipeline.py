@@ -9,6 +9,7 @@ from headwater.cli.pipeline_erase import erase
 from headwater.cli.pipeline_query import query
 from headwater.cli.pipeline_run import run
 from headwater.cli.pipeline_status import status
+from headwater.cli.pipeline_submit import submit
 
 pipeline = typer.Typer(
     name="pipeline",
@@ -24,3 +25,4 @@ pipeline.command()(remake)
 pipeline.command()(erase)
 pipeline.command()(compact)
 pipeline.command()(tables)
+pipeline.add_typer(submit)

@@ -77,9 +77,15 @@ def run(
 
 
 def watched(settings: Settings, metrics: str | None, lineage: str | None) -> Settings:
-    """With what is given here, which goes before what the file says."""
+    """With what is given here, which goes before what the file says; secrets come from the environment as well."""
     given = settings.monitoring
-    chosen = dataclasses.replace(given, metrics=metrics or given.metrics, lineage=lineage or given.lineage)
+    chosen = dataclasses.replace(
+        given,
+        metrics=metrics or given.metrics,
+        metrics_token=os.environ.get("HEADWATER_METRICS_TOKEN") or given.metrics_token,
+        lineage=lineage or given.lineage,
+        lineage_key=os.environ.get("HEADWATER_LINEAGE_KEY") or given.lineage_key,
+    )
     return dataclasses.replace(settings, monitoring=chosen)
 
 
