@@ -72,7 +72,7 @@ INSIDE_NODE: dict[str, str] = {
         persistence.folder persistence.export persistence.exchange persistence.importing persistence.mosquitto_db
         persistence.repairing persistence.backup delivery delivery.coordinator delivery.figures
         delivery.properties delivery.storing delivery.known_properties""",
-    "protocol": """protocol protocol.* access access.access access.limits access.passwords access.quotas
+    "protocol": """protocol protocol.* access access.access access.limits access.logins access.passwords access.quotas
         access.rights_book access.rules access.publish_rights access.tokens access.verifier access.verifying
         destinations.conditional destinations.fanouts destinations.groups destinations.local destinations.members
         destinations.recipients

@@ -32,13 +32,14 @@ from headwater.node.access.limits import (
     host_of,
     shortened,
 )
+from headwater.node.access.logins import Logins
 from headwater.node.access.passwords import PasswordFile, readable_by_others
 from headwater.node.access.quotas import Quotas
 from headwater.node.access.rights_book import ReceiveGate, RightsBook
 from headwater.node.access.rules import RuleRights, RuleSet, parse_rules
 from headwater.node.access.settings import AccessSettings
-from headwater.node.access.tokens import Identity, TokenError, Tokens, looks_like_token
-from headwater.node.access.verifying import Overloaded, RecentSuccesses, Standing, Verifying, Waiter
+from headwater.node.access.tokens import Identity, Tokens
+from headwater.node.access.verifying import Verifying
 from headwater.node.bridge.inside import PREFIX, Inside
 from headwater.node.hooks import Refusal
 from headwater.node.plane.channel import METERED, Channel
@@ -56,7 +57,6 @@ from headwater.wire.reasons import (
     MESSAGE_RATE_TOO_HIGH,
     NOT_AUTHORIZED,
     QUOTA_EXCEEDED,
-    SERVER_BUSY,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Access:
         self.verifying = Verifying(settings.verify_threads, settings.max_verifying)
         self._identities: dict[Channel, Identity] = {}
         self._expiries: dict[Channel, Timer] = {}
-        self._standing = Standing(settings.ban_window)
+        self.logins = Logins(core, self.verifying, settings, self.known, self.failed)
         self.rights = RightsBook()
         self.generation = 0
         """Another number whenever rights that were given before may not be the same any more."""
@@ -105,14 +105,11 @@ class Access:
     def _use(self, settings: AccessSettings, loaded: _Loaded) -> None:
         self.settings = settings
         self.generation += 1
-        self._passwords = loaded.passwords
-        self._tokens = loaded.tokens
+        self.logins.use(settings, loaded.passwords, loaded.tokens)
         self.rights.use(settings, loaded.rules)
         self._exempt = tuple(settings.ban_exempt)
-        self._recent = RecentSuccesses(settings.password_cache_seconds)
         self._rates = AddressRates(settings.connection_rate, settings.connection_burst)
         self._failures = Failures(settings.ban_window)
-        self._standing.seconds = settings.ban_window
         self._metered = bool(settings.message_rate or settings.byte_rate)
         self.quotas.use(settings)
         retained = self.core.router.retained
@@ -155,10 +152,12 @@ class Access:
             return self.known(channel, Identity(channel.identity))
         password = packet.password
         asks = self._asks(channel)
-        if asks and self._tokens is not None and password is not None and looks_like_token(password):
-            return self._check_token(channel, packet, self._tokens, password)
+        if asks and password is not None and self.logins.takes_token(password):
+            return self.logins.token(channel, packet, password)
         if packet.username is not None and asks:
-            return self._check_password(channel, packet, packet.username, password)
+            if self._is_banned(USER, packet.username):
+                return Refusal(BANNED)
+            return self.logins.password(channel, packet, packet.username, password)
         if packet.username is None and self.anonymous(channel):
             return self.known(channel, Identity(None))
         if not asks and self.anonymous(channel):
@@ -214,66 +213,6 @@ class Access:
         text = pattern.removesuffix("*").replace("%u", user)
         return client_id.startswith(text) if pattern.endswith("*") else client_id == text
 
-    def _check_password(self, channel: Channel, packet: Connect, user: str, password: bytes | None) -> Answer:
-        encoded = None if self._passwords is None else self._passwords.entries.get(user)
-        if self._is_banned(USER, user):
-            return Refusal(BANNED)
-        if not password or self._passwords is None:
-            return self.failed(channel, packet, "not a token" if password else "no password", user)
-        if encoded is not None and self._recent.knows(user, encoded, password, self.core.hot.now):
-            return self.known(channel, Identity(user, encoded=encoded))
-        return self._verify_password(channel, packet, encoded, password)
-
-    def _verify_password(self, channel: Channel, packet: Connect, encoded: str | None, password: bytes) -> Answer:
-        assert self._passwords is not None
-        # An unknown user costs the same time as a known one, so that nobody can find out who there is.
-        compared = encoded or self._passwords.typical
-        waiter = self._waiter(channel, packet.username or "")
-        judge = partial(self._judge_password, channel, packet, encoded, password, waiter.network)
-        if not compared:
-            return judge(lambda: False)
-        return self.verifying.password(compared, password, waiter, judge)
-
-    def _judge_password(
-        self,
-        channel: Channel,
-        packet: Connect,
-        encoded: str | None,
-        password: bytes,
-        network: str,
-        computed: Callable[[], bool],
-    ) -> Refusal | None:
-        user = packet.username or ""
-        try:
-            right = computed()
-        except Overloaded:
-            return Refusal(SERVER_BUSY, "too many clients connect at once")
-        if encoded is None or not right:
-            return self.failed(channel, packet, "wrong user name or password", user)
-        if self._passwords is None or self._passwords.entries.get(user) != encoded:
-            return Refusal(SERVER_BUSY, "the users have just changed")
-        self._recent.add(user, encoded, password, self.core.hot.now)
-        self._standing.succeeded(network, user)
-        return self.known(channel, Identity(user, encoded=encoded))
-
-    def _waiter(self, channel: Channel, user: str) -> Waiter:
-        network = network_of(host_of(channel.address))
-        trusted = self._standing.is_trusted(network, user, self.core.hot.now)
-        return Waiter(network, trusted, channel.has_hung_up)
-
-    def _check_token(self, channel: Channel, packet: Connect, tokens: Tokens, token: bytes) -> Answer:
-        judge = partial(self._judge_token, channel, packet)
-        return self.verifying.run(partial(tokens.verify, token), self._waiter(channel, ""), judge)
-
-    def _judge_token(self, channel: Channel, packet: Connect, computed: Callable[[], Identity]) -> Refusal | None:
-        try:
-            identity = computed()
-        except Overloaded:
-            return Refusal(SERVER_BUSY, "too many clients connect at once")
-        except TokenError as error:
-            return self.failed(channel, packet, f"token: {error}")
-        return self.known(channel, identity)
-
     def failed(self, channel: Channel, packet: Connect, why: str, user: str | None = None) -> Refusal:
         """What was shown is wrong: that is counted, and may become a ban. `user`: whose password it was to be."""
         settings = self.settings
@@ -289,7 +228,7 @@ class Access:
     def failed_at(self, address: str) -> None:
         """Somebody there has shown what is wrong."""
         host = host_of(address)
-        self._standing.failed(network_of(host), self.core.hot.now)
+        self.logins.standing.failed(network_of(host), self.core.hot.now)
         if not is_within(host, self._exempt):
             self._count_failure(ADDRESS, network_of(host), self.settings.ban_failures, self.core.hot.now)
 
@@ -376,7 +315,7 @@ class Access:
     def _still_valid(self, identity: Identity) -> bool:
         if identity.encoded is None or identity.username is None:
             return True
-        return self._passwords is not None and self._passwords.entries.get(identity.username) == identity.encoded
+        return self.logins.still_holds(identity)
 
     # ---- rates -------------------------------------------------------------------------------------------------
 
