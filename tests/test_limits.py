@@ -18,6 +18,7 @@ from headwater.interest.sharing import Announcer
 from headwater.node.config import Config
 from headwater.node.settings import leaves, rows_of
 from headwater.pipeline.jobs.settings import Settings as PipelineSettings
+from headwater.pipeline.lake.asked import OPTIONS as READER_OPTIONS
 from headwater.pipeline.lake.sink import OPTIONS as SINK_OPTIONS
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.monitoring.settings import Settings as Monitoring
@@ -95,7 +96,12 @@ def test_every_setting_that_a_limit_names_exists() -> None:
     of_the_pipeline = {each.name for each in fields(PipelineSettings)}
     of_the_pipeline |= {f"upkeep.{each.name}" for each in fields(UpkeepSettings)}
     of_the_pipeline |= {f"monitoring.{each.name}" for each in fields(Monitoring)}
-    options = {*SOURCE_OPTIONS, *SINK_OPTIONS, *(each.metadata["name"] for each in fields(ReadOptions))}
+    options = {
+        *SOURCE_OPTIONS,
+        *SINK_OPTIONS,
+        *READER_OPTIONS,
+        *(each.metadata["name"] for each in fields(ReadOptions)),
+    }
     of_interest = {*inspect.signature(make).parameters, *inspect.signature(Announcer).parameters}
     known = {*Config.model_fields, *LEAVES, *of_the_pipeline, *options, *of_interest}
     assert [f"{what}: {name}" for what, name in named if name not in known] == []

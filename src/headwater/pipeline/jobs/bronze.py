@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from headwater.pipeline.jobs.settings import Settings
+from headwater.pipeline.lake.asked import FORMAT as SINK
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.lake.sink import FORMAT as SINK
 from headwater.pipeline.source.settings import FORMAT as SOURCE
 from headwater.pipeline.tables import BRONZE
 

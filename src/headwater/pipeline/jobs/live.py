@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.pipeline.jobs.settings import Settings
+from headwater.pipeline.lake.asked import FORMAT as SINK
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.lake.sink import FORMAT as SINK
 from headwater.pipeline.tables import LIVE
 
 if TYPE_CHECKING:

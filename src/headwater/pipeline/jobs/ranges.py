@@ -29,6 +29,7 @@ from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.jobs.silver import JOB as SILVER_JOB
 from headwater.pipeline.jobs.silver import decoded
 from headwater.pipeline.jobs.windows import MINUTE, UNTIL
+from headwater.pipeline.lake.commits import REMOVED
 from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.made import REMADE
@@ -76,8 +77,10 @@ def replace_rows(
     counts = {row["name"]: row["count"] for row in counted}
     files = [path for path in candidates if Path(path).name in counts]
     kept = write_rows(snapshot.read(spark, files).where(~gone), str(log.folder), log.partition) if files else []
-    log.commit([*kept, *instead], notes or {}, replaced=files, seen=snapshot.view)
-    return sum(counts.values())
+    removed: int = sum(counts.values())
+    noted = {} if instead or not removed else {REMOVED: removed}  # nothing came, as who reads changes has to know
+    log.commit([*kept, *instead], {**(notes or {}), **noted}, replaced=files, seen=snapshot.view)
+    return removed
 
 
 def remake_range(

@@ -1,4 +1,4 @@
-"""A table as a dataset of Arrow, for readers in this process: files are skipped by the bounds that the log has of them.
+"""A table as a dataset of Arrow: files are skipped by the bounds that the log has of them.
 
 deltalake's own `to_pyarrow_dataset` takes a bound that a file does not have for one that nothing fulfils. Tables say in
 a property which columns have bounds (`lake.log`), but those of older versions do not until a pipeline has started on
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import reduce
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
-from headwater.pipeline.lake.files import MEASURED
-from headwater.pipeline.lake.log import Log
+from headwater.pipeline.lake.log import Log, View
 
 ROUNDED: Final = timedelta(milliseconds=1)
 """By which a bound of a time may be off."""
@@ -24,11 +24,15 @@ ROUNDED: Final = timedelta(milliseconds=1)
 
 def dataset(log: Log) -> ds.FileSystemDataset:
     """As the table is now. Columns that a file does not have are null in it."""
-    view = log.look()
+    return dataset_of(log.look(), log.folder)
+
+
+def dataset_of(view: View, folder: Path) -> ds.FileSystemDataset:
+    """The same, as the table was at one version. Nothing is opened."""
     schema, files = view.schema, view.files.to_pylist()
     format, filesystem = ds.ParquetFileFormat(), LocalFileSystem()
     fragments = [
-        format.make_fragment(str(log.folder / each["path"]), filesystem, partition_expression=_known(each, schema))
+        format.make_fragment(str(folder / each["path"]), filesystem, partition_expression=_known(each, schema))
         for each in files
     ]
     return ds.FileSystemDataset(fragments, schema, format, filesystem)
@@ -38,15 +42,25 @@ def _known(file: dict[str, Any], schema: pa.Schema) -> ds.Expression | None:
     """What holds for all rows of a file."""
     found: list[ds.Expression] = []
     for name, value in file.items():
-        if name.startswith("partition."):
+        if name.startswith("partition.") and value is not None:
             column = name.removeprefix("partition.")
             found.append(ds.field(column) == pa.scalar(value, schema.field(column).type))
-    for column in MEASURED:
-        low, high = file.get(f"min.{column}"), file.get(f"max.{column}")
-        if low is None or high is None or schema.field(column).nullable:
-            continue
+    for column in _bounded(file, schema):
+        low, high = file[f"min.{column}"], file[f"max.{column}"]
         if isinstance(low, datetime):
             low, high = low - ROUNDED, high + ROUNDED
         type = schema.field(column).type
         found.append((ds.field(column) >= pa.scalar(low, type)) & (ds.field(column) <= pa.scalar(high, type)))
     return reduce(lambda one, other: one & other, found) if found else None
+
+
+def _bounded(file: dict[str, Any], schema: pa.Schema) -> list[str]:
+    """Columns that are known to have a value in every row of the file, and between which."""
+    return [
+        each.name
+        for each in schema
+        if file.get(f"min.{each.name}") is not None
+        and file.get(f"max.{each.name}") is not None
+        and (not each.nullable or file.get(f"null_count.{each.name}") == 0)
+        and not pa.types.is_floating(each.type)
+    ]

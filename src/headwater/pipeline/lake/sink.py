@@ -35,15 +35,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import DateType, StructType
 
+from headwater.pipeline.lake.asked import FORMAT, Asked, read_options
 from headwater.pipeline.lake.files import WrittenFile, write_files
 from headwater.pipeline.lake.log import LakeError, Log, View
 from headwater.pipeline.lake.plain import WRITING, settle_batch, settle_rows
+from headwater.pipeline.lake.reader import PushingTableReader, TableReader, TableStreamReader, spark_schema
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.options import OptionError, Options
 from headwater.pipeline.portable import Portable
 from headwater.pipeline.tables import BY_NAME, Table
 
-FORMAT: Final = "headwater-delta"
 OPTIONS: Final = {
     "path": "the folder of the table, the same for all executors",
     "app": "a name of the query, of which the table remembers the last batch; the same after a restart",
@@ -79,9 +80,27 @@ class Message(WriterCommitMessage):
 
 
 class DeltaSink(Portable, DataSource):
+    """For reading, see `reader`."""
+
+    asked: Asked | None = None
+    """What is read, as it was when Spark asked for the columns."""
+
     @classmethod
     def name(cls) -> str:
         return FORMAT
+
+    def schema(self) -> StructType:
+        asked = read_options(self.options)
+        if not asked.from_latest and not (asked.feed and asked.start is None):  # those are streams
+            self.asked = asked = asked.pinned()
+        return spark_schema(asked)
+
+    def reader(self, schema: StructType) -> TableReader:
+        asked = read_options(self.options, is_stream=False)
+        return (PushingTableReader if asked.pushdown else TableReader)(self.asked or asked.pinned(), schema)
+
+    def streamReader(self, schema: StructType) -> TableStreamReader:
+        return TableStreamReader(read_options(self.options, is_stream=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         return BatchWriter(Sink(self.options, schema, needs_app=False), overwrite)

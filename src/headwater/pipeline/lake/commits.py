@@ -1,0 +1,108 @@
+"""What single commits of a table have done, read from its log: which files came, which went, and whether rows changed.
+
+Delta says of each file that comes or goes whether that changes rows (`dataChange`). What upkeep merges does not, so it
+is no change. A commit that only took rows away, such as an erasure, says so in a note, `REMOVED`: its files have
+nothing new, which can be known after those that it replaced are gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import unquote
+
+from headwater.pipeline.lake.log import LakeError, Log
+
+REMOVED: Final = "removed"
+"""The note with the number of rows that a commit took away, if that is all that it did."""
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+Bounds = tuple[tuple[str, Any, Any], ...]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """Of a table; `path` is relative to its folder. Picklable."""
+
+    path: str
+    size: int
+    partition: tuple[tuple[str, str | None], ...] = ()
+    """As the log has it: text by the name of a column."""
+    rows: int | None = None
+    bounds: Bounds = ()
+    """Of columns that are in every row of the file: name, least and greatest value, as JSON has them."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    version: int
+    made: datetime
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[DataFile, ...] = ()
+    only_removed: int | None = None
+    """So many rows went, and none came; None: that was not noted."""
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.added or self.removed)
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in (*self.added, *self.removed))
+
+
+def read_commits(log: Log, first: int, last: int) -> Iterator[Commit]:
+    """These and those between them. Raises LakeError if one is not in the log any more."""
+    for version in range(first, last + 1):
+        text = _text(log, version)
+        if text is None:
+            raise LakeError(
+                f"{log.folder}: the commit of version {version} is not in the table's log any more, which keeps "
+                "commits for keep_log seconds ([upkeep]). Read the table as it is, or begin with a later version."
+            )
+        yield parse_commit(version, text)
+
+
+def first_since(log: Log, moment: datetime, last: int) -> int:
+    """The first version made at this moment or later; behind the last one if there is none. Those that are not in the
+    log any more are not asked."""
+    for version in range(last, -1, -1):
+        text = _text(log, version)
+        if text is None or parse_commit(version, text).made < moment:
+            return version + 1
+    return 0
+
+
+def parse_commit(version: int, text: str) -> Commit:
+    made, noted = EPOCH, None
+    added: list[DataFile] = []
+    removed: list[DataFile] = []
+    for line in filter(None, text.splitlines()):
+        action = json.loads(line)
+        if said := action.get("commitInfo"):
+            moment = said.get("inCommitTimestamp", said.get("timestamp", 0))
+            made = datetime.fromtimestamp(moment / 1000, UTC)
+        elif (note := action.get("txn")) and note["appId"] == REMOVED:
+            noted = int(note["version"])
+        else:
+            for kind, files in (("add", added), ("remove", removed)):
+                if kind in action and action[kind].get("dataChange", True):
+                    files.append(_data_file(action[kind]))
+    return Commit(version, made, tuple(added), tuple(removed), noted)
+
+
+def _data_file(said: Mapping[str, Any]) -> DataFile:
+    stats = json.loads(said.get("stats") or "{}")
+    low, high, nulls = (stats.get(each, {}) for each in ("minValues", "maxValues", "nullCount"))
+    bounds = tuple((name, low[name], high[name]) for name in low if name in high and nulls.get(name) == 0)
+    partition = tuple((said.get("partitionValues") or {}).items())
+    return DataFile(unquote(said["path"]), said.get("size") or 0, partition, stats.get("numRecords"), bounds)
+
+
+def _text(log: Log, version: int) -> str | None:
+    try:
+        return (log.folder / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
