@@ -14,6 +14,7 @@ from rich.console import Console
 from headwater.fleet.process import BrokerError
 from headwater_lab.load import LoadError
 from headwater_lab.reproduce.coordination import experiment, mixed, plan
+from headwater_lab.reproduce.coordination.detector import signs
 from headwater_lab.reproduce.coordination.generator import Generator, Trial
 from headwater_lab.reproduce.coordination.plan import SETUPS, SINGLE, Course
 from headwater_lab.reproduce.coordination.results import Results, summarised
@@ -66,6 +67,13 @@ def test_a_message_that_comes_twice_is_not_received_twice(generator: Generator) 
     assert found.counted.repeated == 10
     assert found.counted.received == found.counted.expected
     assert Results([found]).lost == 10
+
+
+def test_a_window_that_shrinks_is_seen(generator: Generator) -> None:
+    """Of real sockets, whose subscribers get more than they read: each message comes 40 times."""
+    course = Course(50.0, 1.5, 0.1, 0.1, 0.2, slow_us=1000)
+    found = against(generator, lambda number, packet: [packet * 40] if b"/topic/" in packet else [packet], course)
+    assert "receive window" in signs(found.samples).causes
 
 
 def test_a_broker_that_closes_connections_is_said(generator: Generator) -> None:

@@ -86,8 +86,8 @@ class Running:
             assert time.monotonic() < until, "it does not come to that"
             time.sleep(0.005)
 
-    def connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE, source_address=(source, 0))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 

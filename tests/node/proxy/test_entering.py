@@ -13,7 +13,7 @@ from headwater.node.proxy.announcing import proxy_header
 from headwater.node.proxy.entering import EnteringLimits, Target, connect_size
 from headwater.node.transports.proxy_protocol import HEAD, rest_length, source
 from headwater.node.transports.settings import ListenerSettings, TlsSettings
-from headwater.wire.packets import Connack
+from headwater.wire.packets import Connack, Connect, Subscribe, SubscribeRequest, Will
 from tests.node.proxy.relaying import (
     PATIENCE,
     Running,
@@ -108,6 +108,53 @@ def test_the_bytes_of_strangers_are_bounded() -> None:
         assert kept <= 300_000
 
 
+def test_what_is_learned_of_strangers_counts_with_their_bytes() -> None:
+    """They may send SUBSCRIBE behind CONNECT, and the broker takes its time."""
+    limits = EnteringLimits(max_unauthenticated_memory=300_000)
+    asked = in_version(Subscribe(1, [SubscribeRequest("x" * 60_000, 0)]))
+    with (
+        listening() as server,
+        relaying(port_of(server), limits=limits) as running,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(20):
+            client = stack.enter_context(running.connect())
+            client.sendall(connect_packet())
+            broker = stack.enter_context(accepted(server))
+            client.sendall(asked)
+            with contextlib.suppress(ConnectionError):
+                read(broker, len(connect_packet()) + len(asked))
+        assert running.relay.counters.cut_off > 10
+
+
+def test_strangers_of_one_address_are_bounded() -> None:
+    limits = EnteringLimits(max_unauthenticated_per_address=10)
+    with listening() as server, relaying(port_of(server), limits=limits) as running, contextlib.ExitStack() as stack:
+        elsewhere = stack.enter_context(running.connect("127.0.0.2"))
+        crowd = [stack.enter_context(running.connect()) for _ in range(30)]
+        for each in crowd[:20]:
+            assert gone(each)
+        elsewhere.sendall(connect_packet())
+        stack.enter_context(accepted(server))
+        assert running.relay.counters.cut_off == 20
+
+
+def test_behind_a_proxy_its_clients_addresses_count() -> None:
+    limits = EnteringLimits(max_unauthenticated_per_address=1)
+    door = ListenerSettings(host="127.0.0.1", port=0, proxy_protocol=True)
+    with (
+        listening() as server,
+        relaying(port_of(server), limits=limits, listener=door) as running,
+        running.connect() as one,
+        running.connect() as two,
+        running.connect() as one_again,
+    ):
+        for each, address in ((one, "192.0.2.1"), (two, "192.0.2.2"), (one_again, "192.0.2.1")):
+            each.sendall(proxy_header("v2", f"{address}:1000", "192.0.2.9:1883") + connect_packet()[:3])
+        assert gone(one)
+        assert running.relay.counters.cut_off == 1
+
+
 def test_one_connection_too_many() -> None:
     limits = EnteringLimits(max_connections=2)
     with listening() as server, relaying(port_of(server), limits=limits) as running:
@@ -163,6 +210,40 @@ def test_a_connect_that_is_too_large_is_the_brokers_to_judge() -> None:
         client.sendall(b"\x10\xff\xff\xff\x7f")
         with accepted(server) as broker:
             assert read(broker, 5) == b"\x10\xff\xff\xff\x7f"
+
+
+@pytest.mark.parametrize(
+    ("connect", "connack"),
+    [
+        (in_version(Connect("c", 4, will=Will("last" * 100, bytes(65_535)))), b"\x20\x02\x00\x00"),
+        (in_version(Connect("c", 5, will=Will("last" * 100, bytes(65_535))), version=5), b"\x20\x03\x01\x00\x00"),
+        (b"\x10\x0c\x00\x04MQTT\x09\x02\x00\x3c\x00\x00", b"\x20\x02\x00\x00"),
+    ],
+    ids=["large", "large, 5.0", "of a version to come"],
+)
+def test_who_is_not_understood_is_no_stranger_once_the_broker_has_accepted_it(connect: bytes, connack: bytes) -> None:
+    limits = EnteringLimits(connect_timeout=0.3, answer_timeout=0.3)
+    with listening() as server, relaying(port_of(server), limits=limits) as running, running.connect() as client:
+        client.sendall(connect)
+        with accepted(server) as broker:
+            assert read(broker, len(connect)) == connect
+            for byte in connack:
+                broker.sendall(bytes((byte,)))
+            assert read(client, len(connack)) == connack
+            with running.connect() as silent:
+                assert gone(silent)
+            client.sendall(b"\xc0\x00")
+            assert read(broker, 2) == b"\xc0\x00"
+
+
+def test_who_is_not_understood_and_is_refused_stays_a_stranger() -> None:
+    limits = EnteringLimits(answer_timeout=0.3)
+    with listening() as server, relaying(port_of(server), limits=limits) as running, running.connect() as client:
+        client.sendall(b"no MQTT at all")
+        with accepted(server) as broker:
+            broker.sendall(b"\x20\x02\x00\x05")
+            assert read(client, 4) == b"\x20\x02\x00\x05"
+            assert gone(client)
 
 
 # ---- layers ------------------------------------------------------------------------------------------------------

@@ -104,6 +104,65 @@ def test_persistent_sessions_are_known_after_a_restart(homes: list[Mosquitto], t
     run(body())
 
 
+def test_a_session_that_is_not_kept_any_more_is_not_known_after_a_restart(
+    homes: list[Mosquitto], tmp_path: Path
+) -> None:
+    async def body() -> None:
+        folder = str(tmp_path / "a")
+        async with proxy("a", homes[0], data_dir=folder) as a:
+            await ready(a)
+            for name in ("x", "y"):
+                await tell(a, await opened(a, name, name == "x"), f"t/{name}")
+            await opened(a, "x", False, present=True)
+            await opened(a, "y", True, present=True)
+            await a.committed()
+        async with proxy("a", homes[0], data_dir=folder) as a:
+            await ready(a)
+            assert wanted(a) == {"t/y"}
+
+    run(body())
+
+
+def test_a_subscription_writes_what_it_adds(homes: list[Mosquitto], tmp_path: Path) -> None:
+    """Whatever the session has already."""
+
+    async def body() -> None:
+        async with proxy("a", homes[0], data_dir=str(tmp_path / "a")) as a:
+            await ready(a)
+            keep, sizes = home_of(a).links.spooling.keep, []
+
+            def kept(key: bytes, record: bytes | None) -> None:
+                sizes.append(len(key) + len(record or b""))
+                keep(key, record)
+
+            home_of(a).links.spooling.keep = kept  # type: ignore[method-assign]
+            client = await opened(a, "greedy", True)
+            for number in range(100):
+                await tell(a, client, f"t/{number}")
+            assert sum(sizes) < 100 * 20
+            interest_of(a).unsubscribed(client, ["t/1"])
+            assert sum(sizes) < 101 * 20
+            await a.committed()
+            keys = {key for key, _ in home_of(a).links.spooling.kept(b"y")}
+            assert keys == {b"ygreedy\0t/%d" % number for number in range(100) if number != 1}
+
+    run(body())
+
+
+def test_clients_for_whom_there_is_no_room_are_not_kept(homes: list[Mosquitto]) -> None:
+    async def body() -> None:
+        async with proxy("a", homes[0]) as a:
+            await ready(a)
+            quotas = a.server.access.quotas
+            quotas.limit = quotas.used + 20_000
+            for number in range(100):
+                await opened(a, f"client {number}", True)
+            assert wanted(a) == {"#"} and interest_of(a).is_everything
+            assert quotas.used <= quotas.limit
+
+    run(body())
+
+
 def test_without_room_everything_is_wanted(homes: list[Mosquitto]) -> None:
     async def body() -> None:
         async with proxy("a", homes[0]) as a:

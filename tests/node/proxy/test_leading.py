@@ -15,7 +15,7 @@ import pytest
 from headwater.node.broker import Broker
 from headwater.node.config import Config
 from headwater.node.proxy.figures import see_proxy
-from headwater.node.proxy.leading import HEAD, LED
+from headwater.node.proxy.leading import HEAD, LED, Guest
 from headwater.wire.encode import encode
 from headwater.wire.packets import (
     V5,
@@ -224,6 +224,53 @@ def test_a_suback_is_on_disk_as_well(tmp_path: Path) -> None:
             client = await come(a.port, "x")
             await subscribe(client, "t")
             assert [key for key, _ in a.leading.links.spooling.kept(b"z")] == [b"zx"]
+
+    run(main())
+
+
+def test_what_sessions_there_are_is_told_also_where_much_waits_for_the_link() -> None:
+    async def main() -> None:
+        async with fabric() as ((a, b), _):
+            a.leading.links.outgoing.link_buffer = -1
+            await (await come(a.port, "x")).leave()
+            await until(lambda: b.leading.homes.others.get("x") is not None)
+            await (await come(a.port, "x", clean=True, lasts=False)).leave()
+            await until(lambda: b.leading.homes.others.get("x") is None)
+
+    run(main())
+
+
+def test_of_a_client_that_was_led_its_connect_is_not_kept() -> None:
+    async def main() -> None:
+        async with fabric() as ((a, b), _):
+            await (await come(a.port, "x")).leave()
+            await come(b.port, "x")
+            [visit] = [end.pair.visit for end in b.leading.entering.relay.ends.values() if end.is_client]
+            assert isinstance(visit, Guest) and visit.is_elsewhere and visit.opening == b""
+
+    run(main())
+
+
+def test_an_error_at_one_client_ends_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it may come in is decided in a frame of the link."""
+
+    async def main() -> None:
+        async with fabric() as ((_, b), _):
+            links = dict(b.leading.links.up)
+
+            def dial(pair: object) -> None:
+                raise RuntimeError("a mistake of ours")
+
+            with monkeypatch.context() as changed:
+                changed.setattr(b.leading.entering, "dial", dial)
+                reader, writer = await asyncio.open_connection(HOST, b.port)
+                writer.write(encode(connect_of("x"), V5))
+                assert await reader.read() == b""
+                writer.close()
+            assert b.leading.links.up == links
+            assert b.leading.entering.relay.counters.failures == 1
+            b.leading.entering.relay.counters.failures = 0
+            await come(b.port, "x")
 
     run(main())
 

@@ -266,6 +266,36 @@ def test_a_stranger_joins_no_group(tmp_path: Path) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_stranger_whose_first_packets_cannot_be_mixed_ends_and_nothing_else(count: int, tmp_path: Path) -> None:
+    """Two SUBSCRIBE packets with one packet id, right behind CONNECT; with one proxy, and where another is asked."""
+
+    async def main() -> None:
+        async with proxies(tmp_path, count) as (nodes, _):
+            parts = [cast(Any, each.proxy) for each in nodes]
+            links = [dict(each.leading.links.up) for each in parts]
+            asked = encode(Subscribe(7, [SubscribeRequest(GROUP, 1)]), V5)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(nodes[0]))
+            writer.write(encode(Connect("c", V5), V5) + asked + asked)
+            assert await reader.read() == b""
+            writer.close()
+            assert [each.leading.links.up for each in parts] == links
+            assert [each.front.relay.counters.failures for each in parts] == [0] * count
+
+    run(main())
+
+
+def test_what_a_stranger_says_to_groups_counts_with_the_bytes_of_strangers() -> None:
+    packet = encode(Subscribe(1, [SubscribeRequest(f"$share/g/{'x' * 60_000}", 1)]), V5)
+    member = members.MemberOf(cast(Any, SimpleNamespace()), cast(Any, object()), Connect("c", V5))
+    assert member.kept == 0
+    assert member.before(packet) == b""
+    before = member.kept
+    assert before >= 60_000
+    assert member.before(packet[:1000]) == b""
+    assert member.kept == before + 1000
+
+
 def test_what_a_member_says_to_groups_is_bounded() -> None:
     ended: list[object] = []
     relay = SimpleNamespace(end=ended.append)

@@ -219,6 +219,24 @@ def test_who_takes_nothing_for_too_long_is_cut_off(way: Way) -> None:
                 assert rest(client) == b""
 
 
+@pytest.mark.parametrize("who", ["client", "broker"])
+def test_who_stays_after_the_other_has_ended_is_cut_off(who: str, way: Way) -> None:
+    """A client that its broker is done with, and that does not go, must not keep two descriptors for ever."""
+    with listening() as server, relaying(port_of(server), write_timeout=0.5, short_way=way) as running:
+        client, broker = open_pair(running, server)
+        ends, stays = (broker, client) if who == "client" else (client, broker)
+        with client, broker:
+            ends.sendall(b"\xe0\x00")
+            ends.shutdown(socket.SHUT_WR)
+            assert rest(stays) == b"\xe0\x00"
+            stays.sendall(b"\xc0\x00")
+            assert read(ends, 2) == b"\xc0\x00", "half-closed connections stay so for a while"
+            assert rest(ends) == b""
+            running.wait_until(lambda: not running.relay.ends)
+            assert running.relay.counters.stuck == 1
+            assert running.notes.told[-1] == ("closed", "c", True)
+
+
 # ---- many --------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from headwater.client import Client
 from headwater.node.broker import Broker
+from headwater.node.proxy import retained
 from headwater.wire.packets import V311
 from tests.node.links.nodes import run, until
 from tests.node.proxy.fabric import Mosquitto, home_of, is_up, own_node, proxy, ready
@@ -211,5 +212,64 @@ def test_many_retained_topics_are_everything(homes: list[Mosquitto]) -> None:
             await becomes(n.port, {f"t/{number}": b"1" for number in range(15)})
             retention = home_of(a).retention
             assert retention is not None and len(retention.topics) == 11
+
+    run(body())
+
+
+@pytest.mark.parametrize("max_filters", [1000, 3])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_who_may_not_delete_deletes_nothing(
+    homes: list[Mosquitto], protocol: str, max_filters: int, tmp_path: Path
+) -> None:
+    """The tap sees the packet; whether it counts is the home broker's to say."""
+    rules = tmp_path / "rules"
+    rules.write_text("topic read #\ntopic readwrite test/#\nuser own\ntopic readwrite #\n")
+    homes[0].settings = f"allow_anonymous true\nacl_file {rules}"
+
+    async def body() -> None:
+        a = proxy("a", homes[0], protocol=protocol, username="own", max_filters=max_filters)
+        async with a as a, own_node("n", a) as n:
+            await ready(a, n)
+            await until(lambda: has_read(a))
+            there = {f"t/{number}": b"1" for number in range(6)}
+            for topic in there:
+                await write(n.port, topic, b"1")
+            await becomes(a.port, there)
+            retention = home_of(a).retention
+            assert retention is not None
+            async with Client(HOST, a.port, version=V311) as client:
+                for topic in there:
+                    await client.publish(topic, b"", retain=True)
+                await until(lambda: "t/0" in retention.topics)
+            await until(lambda: not retention.fresh and not retention.doubts and has_read(a))
+            await becomes(n.port, there)
+            await becomes(a.port, there)
+
+    run(body())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_the_home_broker_has_not_answered_is_not_deleted(
+    homes: list[Mosquitto], protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retained, "FRESH", 0.05)
+
+    async def body() -> None:
+        async with proxy("a", homes[0], protocol=protocol) as a, own_node("n", a) as n:
+            await ready(a, n)
+            await until(lambda: has_read(a))
+            await write(n.port, "t/0", b"1")
+            await becomes(homes[0].port, {"t/0": b"1"})
+            retention = home_of(a).retention
+            assert retention is not None
+            homes[0].pause()
+            with a.server.turn():
+                retention.tapped("t/0", b"", 0)
+                begun = a.server.hot.now
+            await until(lambda: a.server.hot.now > begun + 0.3)
+            assert n.server.router.retained.alive("t/0", n.server.hot.now) is not None
+            homes[0].go_on()
+            await until(lambda: not retention.fresh and not retention.doubts and has_read(a))
+            await becomes(n.port, {"t/0": b"1"})
 
     run(body())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.node.proxy.tapping import LARGEST_KEPT, MOST_ALIASES, MOST_PENDING, Tap
+from headwater.node.proxy.tapping import LARGEST_KEPT, MOST_ALIASED, MOST_ALIASES, MOST_PENDING, Tap
 from headwater.wire.packets import (
     Connack,
     Connect,
@@ -223,6 +223,18 @@ def test_aliases_that_are_remembered_are_bounded() -> None:
     assert [each[2] for each in tapped.told] == [f"t/{MOST_ALIASES}"]
 
 
+def test_the_topics_of_aliases_are_bounded() -> None:
+    tapped = Tapped.accepted(5)
+    for alias in range(1, 20):
+        tapped.client(Publish("t" * 60_000, b"", retain=True, properties=Properties(topic_alias=alias)))
+    assert tapped.tap.kept <= MOST_ALIASED
+    tapped.client(Publish("short", b"", retain=True, properties=Properties(topic_alias=1)))
+    tapped.told.clear()
+    for alias in (1, 2):
+        tapped.client(Publish("", b"", retain=True, properties=Properties(topic_alias=alias)))
+    assert [each[2] for each in tapped.told] == ["short"]
+
+
 # ---- what is not understood --------------------------------------------------------------------------------------
 
 
@@ -240,6 +252,28 @@ def test_what_is_not_understood_makes_the_tap_blind(data: bytes) -> None:
     assert tapped.told == []
     tapped.tap.close()
     assert tapped.told == [("closed", "c", True)]
+
+
+def test_who_cannot_be_understood_is_logged_when_the_broker_has_accepted_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Strangers write no log, and nobody much of it."""
+    tapped = Tapped(Connect("\x01" * 60_000, 4))
+    tapped.tap.from_client(b"\x82\x01\x00")
+    assert tapped.tap.is_blind
+    assert not caplog.records
+    tapped.broker(Connack())
+    assert [len(each.getMessage()) < 1000 for each in caplog.records] == [True]
+
+
+def test_what_comes_behind_connect_may_come_again() -> None:
+    """From its beginning, where the broker that had it first has not taken it."""
+    tapped = Tapped()
+    first = in_version(subscribe(1, "a"), subscribe(2, "b"))
+    tapped.tap.from_client(first[:-3])
+    tapped.tap.begin()
+    tapped.tap.from_client(first[:-3])
+    tapped.tap.from_client(first[-3:])
+    tapped.broker(Connack(), Suback(1, [0]), Suback(2, [0]))
+    assert [each[3] for each in tapped.told[1:]] == [[("a", 0)], [("b", 0)]]
 
 
 def test_filters_that_wait_for_the_broker_are_bounded() -> None:

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from headwater.message import text_size
 from headwater.node.plane.channel import STORING, Peer
 from headwater.node.proxy.channel import HomeChannel, key_of, without_mark
 from headwater.node.proxy.suspects import OF_A_MESSAGE, Trial
@@ -62,6 +63,8 @@ MOST_IN_FLIGHT: Final = 60_000
 """Messages, so that there is a packet id for SUBSCRIBE."""
 MOST_HELD: Final = 8 << 20
 """Bytes of messages that found no room: with more, the home broker is not read from until there is some."""
+HELD: Final = 1024
+"""Bytes that one of these takes beside its topic and payload, about."""
 STEADY: Final = 2.0
 """Seconds after which a connection is taken for one that lasts."""
 REPLACED: Final = "replaced by a new connection"
@@ -218,7 +221,7 @@ class HomeConnection(Peer):
 
     def _hold(self, packet: Publish) -> None:
         self.held.append(packet)
-        self._held_bytes += len(packet.payload)
+        self._held_bytes += _size(packet)
         self.choose_way()  # nothing may overtake it
         self.home.try_held_soon()
         if self._held_bytes > MOST_HELD and not self.channel.paused & STORING:
@@ -232,7 +235,7 @@ class HomeConnection(Peer):
         try:
             while self.held and self._has_room(self.held[0].topic):
                 packet = self.held.popleft()
-                self._held_bytes -= len(packet.payload)
+                self._held_bytes -= _size(packet)
                 self._take(packet)
         finally:
             hot.fanouts = hot.own_fanouts
@@ -329,3 +332,7 @@ class HomeConnection(Peer):
             self._has_progress = True
         if trial is not None:
             trial.stop()
+
+
+def _size(packet: Publish) -> int:
+    return HELD + text_size(packet.topic) + len(packet.payload)

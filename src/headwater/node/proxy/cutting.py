@@ -29,6 +29,11 @@ class Cutter:
         self._need = 0
 
     @property
+    def kept(self) -> int:
+        """Bytes of a packet that is not whole."""
+        return self._have
+
+    @property
     def is_between(self) -> bool:
         """Whether what has come out ends with a packet."""
         return self.skip == 0 and not self.is_lost

@@ -3,10 +3,10 @@
     accept -> layers (PROXY header, TLS, WebSocket) -> a whole CONNECT -> dial the broker -> CONNACK -> the pair is open
 
 Theory. Until the broker has accepted it, a client is a stranger, and what strangers take has bounds of its own: their
-number, their bytes, and the time of each stage. For one more, the one that has been a stranger for longest gives way,
-so a crowd that says nothing keeps nobody out. The broker is dialed when the CONNECT is whole: who sends half of one
-costs the broker nothing. What is no CONNECT, or one of more than `LARGEST_OPENING` bytes, is led to the broker as it
-comes and not understood: the broker decides what it is.
+number, their bytes (strangers.py), and the time of each stage. For one more, the one that has been a stranger for
+longest gives way, so a crowd that says nothing keeps nobody out. The broker is dialed when the CONNECT is whole: who
+sends half of one costs the broker nothing. What is no CONNECT, or one of more than `LARGEST_OPENING` bytes, is led to
+the broker as it comes and not understood: the broker decides what it is, and of its answer only that is looked at.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import resource
 import socket
 import ssl
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,13 +24,26 @@ from typing import Final, Literal, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from headwater.node.plane.channel import Channel
+from headwater.node.plane.channel import Channel, Entrance
 from headwater.node.plane.turn import Turn
 from headwater.node.proxy.announcing import Version, proxy_header
-from headwater.node.proxy.pair import ASKED, CLAIMING, DIALING, OPEN, OPENING, PARTING, End, Mixing, Opening, Pair
+from headwater.node.proxy.pair import (
+    ASKED,
+    CLAIMING,
+    CLOSED,
+    DIALING,
+    OPEN,
+    OPENING,
+    PARTING,
+    End,
+    Mixing,
+    Opening,
+    Pair,
+)
 from headwater.node.proxy.relay import Relay
+from headwater.node.proxy.strangers import Strangers
 from headwater.node.proxy.tap import Watcher
-from headwater.node.proxy.tapping import Tap
+from headwater.node.proxy.tapping import Tap, Verdict
 from headwater.node.transports.listener import Listener
 from headwater.node.transports.sockets import BACKLOG, address_text, is_loopback, send_at_once
 from headwater.node.transports.tls import Tls
@@ -50,8 +62,6 @@ LONGEST: Final = 60.0
 """Seconds of a stage that has a shorter time elsewhere."""
 LATER: Final = 1.0
 """Seconds for which a listener is left alone that could not accept, and between two sweeps."""
-STRANGER: Final = 1024
-"""Bytes that a stranger takes beside what it has sent, about."""
 OTHER_FILES: Final = 64
 """Descriptors that are not for clients: links, journal, logs."""
 
@@ -72,6 +82,7 @@ class Target(NamedTuple):
 class EnteringLimits:
     max_connections: int = 100_000
     max_unauthenticated: int = 4096
+    max_unauthenticated_per_address: int = 1024
     max_unauthenticated_memory: int = 64 * 1024 * 1024
     connect_timeout: float = 10.0
     dial_timeout: float = 5.0
@@ -133,8 +144,10 @@ class Entering(Opening):
         self._listeners = list(listeners)
         self._target = target
         self._watcher = watcher
-        self._strangers: OrderedDict[Pair, None] = OrderedDict()
-        self._memory = 0
+        self.strangers = Strangers(
+            *(limits.max_unauthenticated, limits.max_unauthenticated_per_address, limits.max_unauthenticated_memory),
+            self._cut_off,
+        )
         self._pairs = 0
         relay.opening = self
 
@@ -152,6 +165,7 @@ class Entering(Opening):
         addresses: list[tuple[str, int]] = []
         for listener in self._listeners:
             listener.watch = self._watch
+            listener.located = self._located
             for each in listener.sockets:
                 each.listen(BACKLOG)
                 if not listener.settings.unix:
@@ -200,7 +214,7 @@ class Entering(Opening):
         relay.counters.accepted += 1
         settings = listener.settings
         is_full = settings.max_connections is not None and listener.connections >= settings.max_connections
-        if is_full or (self._pairs >= self.most and not self._give_way("max_connections")):
+        if is_full or (self._pairs >= self.most and not self.strangers.give_way("max_connections")):
             relay.counters.refused += 1
             log.info("%s was turned away: %s reached max_connections", address, listener if is_full else "the proxy")
             connection.close()
@@ -217,11 +231,10 @@ class Entering(Opening):
             end.carrier = channel
         listener.connections += 1
         self._pairs += 1
-        if len(self._strangers) >= self.limits.max_unauthenticated:
-            self._give_way("max_unauthenticated")
-        self._strangers[pair] = None
         relay.add(end)
-        self._charge(pair, STRANGER + listener.weight)
+        self.strangers.came(pair, listener.weight)
+        if not listener.behind_proxy and not self._is_side_door(listener):
+            self.strangers.moved(pair, address)
 
     def _watch(self, channel: Channel, readable: bool, writable: bool) -> None:
         """TLS has something to say, or has said it."""
@@ -232,30 +245,27 @@ class Entering(Opening):
 
     # ---- strangers -----------------------------------------------------------------------------------------------
 
-    def _charge(self, pair: Pair, size: int) -> None:
-        self._memory += size
-        pair.charge += size
-        while self._memory > self.limits.max_unauthenticated_memory and self._give_way("max_unauthenticated_memory"):
-            pass
+    def _is_side_door(self, entrance: Entrance | None) -> bool:
+        return self.usher is not None and entrance is self.usher.door
 
-    def _give_way(self, why: str) -> bool:
-        """The one that has been a stranger for longest ends. False: there is none."""
-        oldest = next(iter(self._strangers), None)
-        if oldest is not None:
-            self.cut_off(oldest, f"{why} is reached")
-        return oldest is not None
+    def _located(self, channel: Channel) -> None:
+        """A PROXY header has said where it comes from."""
+        end = self.relay.ends.get(channel.fd)
+        if end is not None:
+            self.strangers.moved(end.pair, channel.address)
 
-    def cut_off(self, pair: Pair, why: str) -> None:
-        log.info("%s is cut off before the broker has accepted it: %s", pair.address, why)
+    def _cut_off(self, pair: Pair) -> None:
         self.relay.counters.cut_off += 1
         self.relay.end(pair)
 
-    def _left(self, pair: Pair) -> None:
-        """It is a stranger no more."""
-        if pair in self._strangers:
-            del self._strangers[pair]
-            self._memory -= pair.charge
-            pair.charge = 0
+    def learned(self, pair: Pair) -> None:
+        kept = 0 if pair.tap is None else pair.tap.kept
+        if pair.mixing is not None:
+            kept += pair.mixing.kept
+        more = kept - pair.learned
+        if more:
+            pair.learned += more
+            self.strangers.keeps(pair, more)
 
     def _sweep(self) -> None:
         relay = self.relay
@@ -264,13 +274,15 @@ class Entering(Opening):
         now = relay.clock()
         limits = self.limits
         patience = {OPENING: limits.connect_timeout, DIALING: limits.dial_timeout, ASKED: limits.answer_timeout}
-        for pair in [each for each in self._strangers if now > each.since + patience.get(each.stage, LONGEST)]:
+        for pair in [each for each in self.strangers.everybody if now > each.since + patience.get(each.stage, LONGEST)]:
             if pair.stage == DIALING:
                 self._not_dialed(pair, "no answer")
             elif pair.stage == PARTING:
                 relay.end(pair)
             else:
-                self.cut_off(pair, "it sent no CONNECT in time" if pair.stage == OPENING else "no CONNACK in time")
+                self.strangers.cut_off(
+                    pair, "it sent no CONNECT in time" if pair.stage == OPENING else "no CONNACK in time"
+                )
         relay.sweep(now)
         relay.timers.at(now + LATER, self._sweep)
         relay.plane.wake()
@@ -281,13 +293,14 @@ class Entering(Opening):
         if pair.stage == PARTING:
             return
         pair.opening += data
-        self._charge(pair, len(data))
-        if pair.stage != OPENING:
-            return  # it gave way itself
-        usher = self.usher
-        if usher is not None and pair.entrance is usher.door and not pair.is_led and not usher.introduced(pair):
+        if not self.strangers.keeps(pair, len(data)):
             return
-        if not pair.opening:
+        usher = self.usher
+        if usher is not None and self._is_side_door(pair.entrance) and not pair.is_led:
+            if not usher.introduced(pair):
+                return
+            self.strangers.moved(pair, pair.address)
+        if pair.stage == CLOSED or not pair.opening:
             return
         size = connect_size(pair.opening)
         if size > len(pair.opening) and size <= LARGEST_OPENING:
@@ -295,6 +308,8 @@ class Entering(Opening):
         if 0 < size <= LARGEST_OPENING:
             self._understand(pair, pair.opening[:size])
         pair.connect_size = size
+        if pair.tap is None:
+            pair.verdict = Verdict()
         if usher is None or pair.tap is None:
             self.dial(pair)
             return
@@ -324,14 +339,24 @@ class Entering(Opening):
             connect, behind = pair.opening[: pair.connect_size], pair.opening[pair.connect_size :]
             mixing = pair.mixing = self.mixing(pair, connect_in(connect))
             pair.opening = connect + mixing.before(behind)
+            if pair.stage == CLOSED:
+                return
         self.dial_to(pair, target, self._header(pair, pair.client))
 
     def dial_to(self, pair: Pair, target: Target, header: bytes) -> None:
         """Connect it elsewhere; `header` goes before what the client has sent."""
         relay = self.relay
         if pair.tap is not None and len(pair.opening) > pair.connect_size:
+            pair.tap.begin()
             pair.tap.from_client(pair.opening[pair.connect_size :])
-        connection = socket.socket(target.family, socket.SOCK_STREAM)
+        self.learned(pair)
+        if pair.stage == CLOSED:
+            return  # it gave way itself
+        try:
+            connection = socket.socket(target.family, socket.SOCK_STREAM)
+        except OSError as error:
+            self._not_dialed(pair, error.strerror or "no socket")
+            return
         connection.setblocking(False)
         send_at_once(connection, is_loopback(target.address[0]))
         broker = pair.broker = End(connection, pair, False)
@@ -411,10 +436,10 @@ class Entering(Opening):
         pair.is_plain = is_plain and pair.mixing is None
         if pair.mixing is not None:
             pair.mixing.accepted()
-        self._left(pair)
+        self.strangers.left(pair)
 
     def closed(self, pair: Pair) -> None:
-        self._left(pair)
+        self.strangers.left(pair)
         if self.usher is not None:
             self.usher.left(pair)
         self._pairs -= 1
@@ -427,8 +452,7 @@ class Entering(Opening):
 
     def part(self, pair: Pair, words: bytes) -> None:
         """End it with these words of the proxy."""
-        self._left(pair)
-        self._strangers[pair] = None
+        self.strangers.parts(pair)
         self._next(pair, PARTING)
         self.relay.part(pair, words)
 

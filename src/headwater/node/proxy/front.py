@@ -108,6 +108,7 @@ def limits_of(config: Config, send_proxy: Version | None) -> EnteringLimits:
     return EnteringLimits(
         max_connections=config.max_connections,
         max_unauthenticated=config.max_unauthenticated,
+        max_unauthenticated_per_address=config.max_unauthenticated_per_address,
         max_unauthenticated_memory=config.max_unauthenticated_memory,
         connect_timeout=config.connect_timeout,
         send_proxy=send_proxy or "",

@@ -3,17 +3,17 @@
 A filter is wanted as long as one client has it. What a client of a persistent session has is wanted while it is away,
 also over a restart of the proxy where that has a data folder:
 
-    y <client id>   JSON: its filters
+    y <client id> 0 <filter>   nothing: that it is there says it; so a SUBSCRIBE writes as much as it adds
 
 Every entry counts in bytes, with all that sessions keep (`max_session_memory`). The home broker has granted what comes
-here, so nothing can be refused: where there is no room, the proxy wants everything, from then on.
+here, so nothing can be refused: where there is no room, the proxy wants everything, from then on, and keeps nothing of
+clients that come.
 
 The filter of a shared group is wanted as any: each home broker gives the message to one of its own members.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -69,12 +69,15 @@ class Interest(Watcher):
 
     def start(self) -> None:
         """When what is on disk has been recovered."""
-        for key, value in self.home.links.spooling.kept(RECORD):
-            tapped = self._clients[key[1:].decode()] = _Tapped()
+        for key, _ in self.home.links.spooling.kept(RECORD):
+            client_id, _, name = key[len(RECORD) :].decode().partition("\0")
+            tapped = self._clients.get(client_id)
+            if tapped is None:
+                tapped = self._clients[client_id] = _Tapped()
+                self._count(client_id, CLIENT)
+            self._add(client_id, tapped, name)
+        for tapped in self._clients.values():
             tapped.is_persistent = True
-            self._count(key[1:].decode(), CLIENT)
-            for name in json.loads(value):
-                self._add(key[1:].decode(), tapped, name)
         session = self.home.session
         for filter in [each for each in session.subscriptions if each not in self._counts and each != EVERYTHING]:
             self.home.want_no_more(filter)  # of clients whose sessions ended with the process
@@ -87,11 +90,17 @@ class Interest(Watcher):
             self._drop(client.client_id, tapped)
             tapped = None
         if tapped is None:
+            if not self._has_room(CLIENT + text_size(client.client_id)):
+                self._want_everything()
+            if self.is_everything:
+                return
             tapped = self._clients[client.client_id] = _Tapped()
             self._count(client.client_id, CLIENT)
         tapped.client = client
-        tapped.is_persistent = client.is_persistent
-        self._keep(client.client_id, tapped)
+        if tapped.is_persistent != client.is_persistent:
+            tapped.is_persistent = client.is_persistent
+            for name in tapped.filters:
+                self._keep(client.client_id, name, tapped.is_persistent)
 
     def subscribing(
         self, client: TappedClient, packet_id: int, filters: list[tuple[str, int]], release: Callable[[], None]
@@ -103,7 +112,6 @@ class Interest(Watcher):
         for name, granted in filters:
             if granted < REFUSED and name not in tapped.filters:
                 is_new = self._add(client.client_id, tapped, name) or is_new
-        self._keep(client.client_id, tapped)
         gate = self.server.interest
         if not is_new or gate is None or self.home.connection is None:
             return False
@@ -114,7 +122,6 @@ class Interest(Watcher):
         if tapped is not None and tapped.client is client:
             for name in filters:
                 self._remove(client.client_id, tapped, name)
-            self._keep(client.client_id, tapped)
 
     def retained(self, client: TappedClient, topic: str, payload: bytes | None, qos: int) -> None:
         if self.on_retained is not None:
@@ -145,6 +152,8 @@ class Interest(Watcher):
             self._want_everything()
             return True
         tapped.filters.add(name)
+        if tapped.is_persistent:
+            self._keep(client_id, name, True)
         self._count_filter(name, 1)
         self._counts[filter] = self._counts.get(filter, 0) + 1
         if not self.home.want(filter):
@@ -156,6 +165,8 @@ class Interest(Watcher):
         if name not in tapped.filters or filter is None:
             return
         tapped.filters.remove(name)
+        if tapped.is_persistent:
+            self._keep(client_id, name, False)
         self._count_filter(name, -1)
         count = self._counts[filter] - 1
         if count:
@@ -170,13 +181,10 @@ class Interest(Watcher):
             self._remove(client_id, tapped, name)
         del self._clients[client_id]
         self._count(client_id, -CLIENT)
-        if tapped.is_persistent:
-            self.home.links.spooling.keep(RECORD + client_id.encode(), None)
 
-    def _keep(self, client_id: str, tapped: _Tapped) -> None:
-        if tapped.is_persistent:
-            record = json.dumps(sorted(tapped.filters)).encode()
-            self.home.links.spooling.keep(RECORD + client_id.encode(), record)
+    def _keep(self, client_id: str, name: str, is_there: bool) -> None:
+        key = RECORD + f"{client_id}\0{name}".encode()
+        self.home.links.spooling.keep(key, b"" if is_there else None)
 
     def _want_everything(self) -> None:
         if self.is_everything:
@@ -190,8 +198,9 @@ class Interest(Watcher):
         for client_id, tapped in self._clients.items():
             for name in tapped.filters:
                 self._count_filter(name, -1)
+                if tapped.is_persistent:
+                    self._keep(client_id, name, False)
             tapped.filters.clear()
-            self._keep(client_id, tapped)
         self._counts.clear()
         self.home.want(EVERYTHING)
 

@@ -39,6 +39,7 @@ from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.homes.homes import CLEAN, LEAD, REFUSE, Homes, Visit
 from headwater.peering.homes.notes import KEY, Door, Note, decode, encode
 from headwater.peering.homes.residents import Resident, record_of, resident_in
+from headwater.peering.sessions.messages import Answer, Claim
 from headwater.wire.packets import V5, Connect
 from headwater.wire.primitives import FOR_EVER
 
@@ -116,6 +117,7 @@ class Tapping(Watcher):
         self.core = core
 
     def opened(self, client: TappedClient) -> None:
+        self.guest.opening = b""
         if not self.guest.is_elsewhere:
             self.leading.opened(self.guest, client)
             self.core.opened(client)
@@ -228,7 +230,7 @@ class Leading(Usher):
         data = pair.opening
         size = HEAD + data[HEAD - 1] if len(data) >= HEAD else HEAD
         if data[0] != LED or (len(data) >= HEAD and not hmac.compare_digest(data[1 : 1 + KEY], self._key)):
-            self.entering.cut_off(pair, "it is not led here by a proxy")
+            self.entering.strangers.cut_off(pair, "it is not led here by a proxy")
             return False
         if len(data) < size:
             return False
@@ -260,6 +262,15 @@ class Leading(Usher):
         self.homes.is_late(guest)
 
     def decided(self, guest: Guest) -> None:
+        """Called from frames of links as well: one client's end must never be a link's."""
+        try:
+            self._decided(guest)
+        except Exception:
+            self.entering.relay.counters.failures += 1
+            log.exception("serving client %.200r failed", guest.client_id)
+            self.entering.relay.end(guest.pair)
+
+    def _decided(self, guest: Guest) -> None:
         pair, decision = guest.pair, guest.decision
         assert decision is not None
         self._no_timer(guest)
@@ -395,7 +406,9 @@ class Leading(Usher):
         return self._since + time.monotonic()
 
     def _note(self, node: str, note: Note) -> None:
-        self.links.post.note(node, self._service, encode(note))
+        """What CONNECTs ask is given up where too much waits for a link; what sessions there are has to be known."""
+        is_needed = not isinstance(note, (Claim, Answer))
+        self.links.post.note(node, self._service, encode(note), is_needed)
 
     def _tell_soon(self) -> None:
         if self._telling is None and self.homes.has_news:

@@ -109,9 +109,17 @@ class MemberOf(Mixing):
 
     # ---- what comes ----------------------------------------------------------------------------------------------
 
+    @property
+    def kept(self) -> int:
+        return self.mixer.kept
+
     def before(self, data: bytes) -> bytes:
-        """What the client has sent behind its CONNECT: of it, what goes to the home broker."""
-        self.mixer.from_client(data)
+        """What the client has sent behind its CONNECT: of it, what goes to the home broker. It may have ended then."""
+        try:
+            self.mixer.from_client(data)
+        except Mixed as error:
+            self._cannot_go_on(error)
+            return b""
         found = b"".join(self.mixer.to_broker)
         self.mixer.to_broker.clear()
         return found
@@ -143,10 +151,13 @@ class MemberOf(Mixing):
         try:
             feed()
         except Mixed as error:
-            log.info("client at %s ends: %s", self.pair.address, error)
-            self.members.relay.end(self.pair)
+            self._cannot_go_on(error)
             return
         self._flush()
+
+    def _cannot_go_on(self, error: Mixed) -> None:
+        log.info("client at %s ends: %s", self.pair.address, error)
+        self.members.relay.end(self.pair)
 
     # ---- the leg -------------------------------------------------------------------------------------------------
 

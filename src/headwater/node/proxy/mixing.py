@@ -137,6 +137,11 @@ class Mixer:
         return bool(self.waiting)
 
     @property
+    def kept(self) -> int:
+        """Bytes of the client that are for the leg, or not whole yet."""
+        return sum([len(each) for each in self.to_leg]) + self._of_client.kept
+
+    @property
     def is_between(self) -> bool:
         """Whether the client has whole packets only."""
         return self._of_broker.is_between

@@ -10,7 +10,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from headwater.node.plane.channel import Channel, Entrance
-from headwater.node.proxy.tapping import Tap
+from headwater.node.proxy.tapping import Tap, Verdict
 from headwater.peering.homes.homes import Visit
 
 OPENING: Final = 0
@@ -72,8 +72,13 @@ class Mixing:
         self.is_stalled = False
         """The broker is not to be read from."""
 
+    @property
+    def kept(self) -> int:
+        """Bytes of a client that the broker has not accepted yet."""
+        raise NotImplementedError
+
     def before(self, data: bytes) -> bytes:
-        """What the client has sent behind its CONNECT: of it, what goes to the broker."""
+        """What the client has sent behind its CONNECT: of it, what goes to the broker. The pair may have ended then."""
         raise NotImplementedError
 
     def accepted(self) -> None:
@@ -121,7 +126,13 @@ class Pair:
         self.connect_size = 0
         """Bytes of it that are the CONNECT."""
         self.charge = 0
-        """Bytes that it counts with among those that are not connected."""
+        """Bytes that it counts with among strangers (strangers.py)."""
+        self.learned = 0
+        """Of these, what its tap keeps, and who mixes."""
+        self.crowd = ""
+        """The strangers' address that it counts with; "": it is not known."""
+        self.verdict: Verdict | None = None
+        """Whether the broker accepts a client whose CONNECT was not understood."""
         self.is_plain = False
         """Its bytes may go the short way (passages.py): it is open, and there are no layers."""
         self.held_back = b""
@@ -143,7 +154,7 @@ class RelayCounters:
     not_dialed: int = 0
     """Clients for whom there was no connection to the broker."""
     stuck: int = 0
-    """Connections that ended because one end took nothing for too long."""
+    """Connections that ended because one end took nothing for too long, or stayed when the other had ended."""
     blind: int = 0
     """Clients whose packets could not be understood any more."""
     failures: int = 0
@@ -156,6 +167,10 @@ class Opening:
 
     def received(self, pair: Pair, data: bytes) -> None:
         """Bytes came from a client for which there is no connection to the broker yet."""
+        raise NotImplementedError
+
+    def learned(self, pair: Pair) -> None:
+        """More may be kept now of a client that the broker has not accepted. It may have ended then."""
         raise NotImplementedError
 
     def connected(self, pair: Pair) -> None:

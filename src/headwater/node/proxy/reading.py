@@ -1,8 +1,8 @@
-"""Reads the retained messages of the home broker, over a connection of its own.
+"""Reads retained messages of the home broker, over a connection of its own.
 
-That connection has a session of its own and asks for nothing but `#`, so a PUBLISH with the retain flag is a message
-that was retained when it subscribed, and nothing else [MQTT-3.3.1-8, 3.3.1-9]: on the own client's connection, which
-asks for the flag as published, it could be a new one.
+That connection has a session of its own and asks for these filters alone, so a PUBLISH with the retain flag is a
+message that was retained when it subscribed, and nothing else [MQTT-3.3.1-8, 3.3.1-9]: on the own client's connection,
+which asks for the flag as published, it could be a new one.
 
 When have all come? PINGREQs go behind the acknowledgements: when an answer comes and nothing since the question, twice
 with a pause in between, there is nothing more.
@@ -63,8 +63,11 @@ Done = Callable[[str], None]
 class Reader(Peer):
     """`found` is told of each, `done` of the end, once: why it failed, "" if it did not."""
 
-    def __init__(self, home: OwnClient, channel: HomeChannel, connect: Connect, found: Found, done: Done) -> None:
+    def __init__(
+        self, home: OwnClient, channel: HomeChannel, connect: Connect, filters: list[str], found: Found, done: Done
+    ) -> None:
         self._home = home
+        self._filters = filters
         self._channel = channel
         self._found = found
         self._done: Done | None = done
@@ -97,10 +100,11 @@ class Reader(Peer):
             if packet.reason != SUCCESS:
                 self._end(f"refused with 0x{packet.reason:02X}")
                 return
-            self._write(Subscribe(1, [SubscribeRequest("#", 2)]))
+            self._write(Subscribe(1, [SubscribeRequest(each, 2) for each in self._filters]))
         elif isinstance(packet, Suback):
-            if packet.reasons[0] >= REFUSED:
-                self._end(f"the subscription to # is refused with 0x{packet.reasons[0]:02X}")
+            refused = [each for each in zip(self._filters, packet.reasons, strict=False) if each[1] >= REFUSED]
+            if refused:
+                self._end("the subscription to {:.200} is refused with 0x{:02X}".format(*refused[0]))
             else:
                 self._ask()
         elif isinstance(packet, Publish):

@@ -16,8 +16,9 @@ until it has gone. So at most one read waits in each direction, and its sender m
 When what waits in all ends reaches `max_memory`, reads are `SMALL_READ` bytes: beyond it, an end adds that at most.
 
 The end. What one end ends with (FIN) is told to the other behind all bytes, and reading in the other direction goes on:
-half-closed connections stay so. An end that fails (RST) takes the pair with it as soon as the other has what waits for
-it. Descriptors are closed when the turn ends, so that no event of this turn meets a newer socket of the same number.
+half-closed connections stay so, for `write_timeout`: who does not go by then must not keep two sockets. An end that
+fails (RST) takes the pair with it as soon as the other has what waits for it. Descriptors are closed when the turn
+ends, so that no event of this turn meets a newer socket of the same number.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Final
 
 from headwater.node.plane.loop import Plane
@@ -86,6 +88,8 @@ class Relay:
         self.is_listening = False
         self.is_closed = False
         self._closing: list[socket.socket] = []
+        self._leaving: dict[End, float] = {}
+        """Those that were told that nothing more comes, and when, the oldest first."""
         self._pace = Pace()
 
     def start(self) -> None:
@@ -277,6 +281,8 @@ class Relay:
             pair.mixing.from_client(data)
         else:
             self._tapped_from_client(pair, end, data)
+        if pair.stage == ASKED:
+            self.opening.learned(pair)
 
     def to_broker(self, pair: Pair, data: bytes) -> None:
         """What the broker is to have of what its client sent."""
@@ -317,6 +323,9 @@ class Relay:
                 self.watch(end)
             if pair.stage == ASKED and tap.is_accepted:
                 self.opening.accepted(pair)
+        elif pair.verdict is not None and pair.verdict.is_welcome(data):
+            pair.verdict = None
+            self.opening.accepted(pair)
         if data:
             self._to_client(pair, end, data)
 
@@ -411,6 +420,7 @@ class Relay:
             self.end(end.pair)
         elif not other.is_shut:
             other.is_shut = True
+            self._leaving[other] = self.clock()
             shut(other)
 
     def _failed(self, end: End) -> None:
@@ -452,6 +462,7 @@ class Relay:
         self.used -= len(end.waiting)
         end.waiting = b""
         del self.ends[end.fd]
+        self._leaving.pop(end, None)
         end.fd = -1
         if not end.is_shut:
             say_goodbye(end)
@@ -491,15 +502,22 @@ class Relay:
         self.watch(client)
 
     def sweep(self, now: float) -> None:
-        """End the pairs of which one end has taken nothing for too long."""
+        """End the pairs of which one end has taken nothing for too long, or stays though the other has ended."""
         limit = now - self.write_timeout
         stuck = [each for each in self.ends.values() if each.waiting and each.stuck_since < limit] if self.used else []
         for end in stuck:
             if end.pair.stage in (ASKED, OPEN):
-                self.counters.stuck += 1
-                log.info("%s ends: its %s takes nothing", end.pair.address, "client" if end.is_client else "broker")
-                self.end(end.pair)
+                self._give_up(end, "takes nothing")
+        for end in [end for end, since in takewhile(lambda each: each[1] < limit, self._leaving.items())]:
+            self._give_up(end, "does not go")
         self.close_sockets()
+
+    def _give_up(self, end: End, why: str) -> None:
+        if end.pair.stage == CLOSED:
+            return
+        self.counters.stuck += 1
+        log.info("%s ends: its %s %s", end.pair.address, "client" if end.is_client else "broker", why)
+        self.end(end.pair)
 
 
 def say_goodbye(end: End) -> None:

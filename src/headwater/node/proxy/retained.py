@@ -3,7 +3,8 @@
 Theory. The node holds all retained messages of the fabric (node/links/retaining.py: the last writer wins, by stamps).
 What others write is published at the home broker with the retain flag. What the home broker's clients write is caught
 with the flag, where that comes with the message (5.0, or as a bridge); else the tap has seen it go by (`tapped`). The
-tap also tells of topics that no other node wants: these are caught from then on.
+tap also tells of topics that no other node wants: these are caught from then on. It is believed in nothing else: what a
+client says it deletes there, the home broker is asked for (doubts.py).
 
 When the home broker comes, it may have others than the fabric: it has begun anew, or clients wrote while the proxy was
 away. All that it has is read (reading.py) and compared, message by message:
@@ -33,6 +34,7 @@ from headwater.node.links.retaining import is_shared
 from headwater.node.plane.background import BackgroundTask
 from headwater.node.proxy.channel import OWN_TOPICS, HomeChannel
 from headwater.node.proxy.client import OwnClient
+from headwater.node.proxy.doubts import Doubts
 from headwater.node.proxy.echo import digest
 from headwater.node.proxy.reading import Reader
 from headwater.node.proxy.wanting import Wanting
@@ -76,6 +78,7 @@ class Retention:
         self.fresh = wanting.fresh
         """Topics that have just been added to these, and whether their messages were deleted: the home broker is asked
         for what it has."""
+        self.doubts = Doubts(home, self._deleted)
         self._reader: Reader | None = None
         self._seen: set[str] = set()
         self._is_new = True
@@ -145,12 +148,17 @@ class Retention:
             self._read()
 
     def _is_fresh_no_more(self, topic: str) -> None:
-        """If nothing came and it was deleted, it is; else it was not asked for after all, a wider filter was."""
+        """If nothing came and a client has said that it is deleted, it may be; else it was not asked for after all, a
+        wider filter was."""
         is_deleted = self.fresh.pop(topic, None)
         if is_deleted is False:
             self._look_again()
-        there = self.server.router.retained.alive(topic, self.server.hot.now)
-        if is_deleted and self.home.connection is not None and there is not None:
+        elif is_deleted and self.server.router.retained.alive(topic, self.server.hot.now) is not None:
+            self.doubts.add(topic)
+
+    def _deleted(self, topic: str) -> None:
+        """The home broker has none."""
+        if self.server.router.retained.alive(topic, self.server.hot.now) is not None:
             self.home.caught(Message(topic, b"", 0, True))
 
     # ---- the home broker comes and goes --------------------------------------------------------------------------
@@ -162,6 +170,7 @@ class Retention:
 
     def down(self) -> None:
         self._away_since = self._away_since or _wall()
+        self.doubts.down()
         if self._reader is not None:
             self._reader.cancel()
             self._reader = None
@@ -197,7 +206,7 @@ class Retention:
         else:
             own = connection.connect
             connect = Connect(f"{own.client_id}-read", own.version, True, 60, own.username, own.password)
-            self._reader = Reader(self.home, channel, connect, self._found, self._was_read)
+            self._reader = Reader(self.home, channel, connect, ["#"], self._found, self._was_read)
 
     def _found(self, message: Message) -> None:
         topic = message.topic

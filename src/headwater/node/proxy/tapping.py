@@ -52,9 +52,14 @@ MOST_PENDING: Final = 1024 * 1024
 """Bytes of filters of one client that wait for the broker's acknowledgement."""
 MOST_ALIASES: Final = 256
 """Topic aliases that are remembered of one client, for those of its messages that are to be retained."""
+MOST_ALIASED: Final = 64 * 1024
+"""Bytes of their topics."""
 REFUSED: Final = 0x80
+PACKET: Final = 320
 PIECE: Final = 64
-"""Bytes that a filter takes beside its text, about."""
+"""Bytes that a packet which waits, and each filter in it, take beside the text, about."""
+VERDICT: Final = 2
+"""Bytes of a CONNACK that say whether it is one of success."""
 
 names = count(1)
 
@@ -65,6 +70,22 @@ class Pending:
     def __init__(self, filters: list[str], size: int) -> None:
         self.filters = filters
         self.size = size
+
+
+def is_success(found: Found) -> bool:
+    """Of a CONNACK."""
+    return len(found.body) > 1 and found.body[1] == 0
+
+
+class Verdict:
+    """Of a client whose CONNECT was not understood: whether the broker accepts it all the same."""
+
+    def __init__(self) -> None:
+        self._of_broker = Scanner(1 << CONNACK, False, VERDICT)
+
+    def is_welcome(self, data: bytes) -> bool:
+        """The bytes that come from the broker next say so."""
+        return any(is_success(each) for each in self._of_broker.scan(data) or ())
 
 
 class Tap:
@@ -92,6 +113,24 @@ class Tap:
         self._unsubscribing: dict[int, Pending] = {}
         self._pending = 0
         self._aliases: dict[int, str] = {}
+        self._aliased = 0
+        self._blinded_by = ""
+
+    @property
+    def kept(self) -> int:
+        """Bytes that it keeps of what the client has sent, about."""
+        return self._pending + self._aliased + self.of_client.kept
+
+    def begin(self) -> None:
+        """What the client has sent behind its CONNECT comes from its beginning, perhaps once more: the broker that had
+        it before has not taken it."""
+        self.is_blind = False
+        self.of_client = Scanner(FROM_CLIENT_TYPES, True, LARGEST_KEPT)
+        self.of_broker.types &= ~FROM_BROKER_TYPES
+        self._subscribing.clear()
+        self._unsubscribing.clear()
+        self._aliases.clear()
+        self._pending = self._aliased = 0
 
     # ---- from the client -----------------------------------------------------------------------------------------
 
@@ -132,7 +171,7 @@ class Tap:
                 self._expiry = expiry
 
     def _asks(self, pending: dict[int, Pending], packet_id: int, filters: list[str]) -> None:
-        size = sum([PIECE + len(each) for each in filters])
+        size = PACKET + sum([PIECE + len(each) for each in filters])
         before = pending.pop(packet_id, None)
         if before is not None:
             self._pending -= before.size
@@ -149,10 +188,20 @@ class Tap:
         if alias is not None:
             if not topic:
                 topic = self._aliases.get(alias, "")
-            elif alias in self._aliases or len(self._aliases) < MOST_ALIASES:
-                self._aliases[alias] = topic
+            else:
+                self._means(alias, topic)
         if topic and self.client is not None:
             self._watcher.retained(self.client, topic, packet.payload if is_whole else None, packet.qos)
+
+    def _means(self, alias: int, topic: str) -> None:
+        """From now on; if there is no room, nobody knows what."""
+        before = self._aliases.pop(alias, None)
+        if before is not None:
+            self._aliased -= PIECE + len(before)
+        size = PIECE + len(topic)
+        if len(self._aliases) < MOST_ALIASES and self._aliased + size <= MOST_ALIASED:
+            self._aliases[alias] = topic
+            self._aliased += size
 
     # ---- from the broker -----------------------------------------------------------------------------------------
 
@@ -171,7 +220,7 @@ class Tap:
 
     def _from_broker(self, found: Found) -> bool:
         """True: it is held back."""
-        if found.first_byte >> 4 == CONNACK and len(found.body) > 1 and found.body[1] == 0:
+        if found.first_byte >> 4 == CONNACK and is_success(found):
             self.is_accepted = True
         try:
             packet = decode(found.first_byte, found.body, self.version, FROM_SERVER)
@@ -202,6 +251,8 @@ class Tap:
         self.of_broker.types &= ~(1 << CONNACK)
         self.client = TappedClient(client_id, self.version, self.is_persistent, packet.session_present)
         self._watcher.opened(self.client)
+        if self._blinded_by:
+            self._tell_of_blindness()
 
     @property
     def is_persistent(self) -> bool:
@@ -251,7 +302,16 @@ class Tap:
         if self.is_blind:
             return
         self.is_blind = True
-        log.warning("what client %r subscribes to from now on is not known to other nodes: %s", self._client_id, why)
+        self._blinded_by = why
+        if self.client is not None:
+            self._tell_of_blindness()
+
+    def _tell_of_blindness(self) -> None:
+        """Of a client that the broker has accepted: what strangers do is not worth a warning."""
+        log.warning(
+            "what client %.200r subscribes to from now on is not known to other nodes: %.200s",
+            *(self._client_id, self._blinded_by),
+        )
 
     def close(self) -> None:
         """The connection is gone."""
