@@ -5,6 +5,8 @@ of one run, with traffic of the load generator. What is compared is CPU time per
 Mosquitto's own without the proxy, and the p99 of the delay, paced at 10,000 messages a second. W1: 10 publishers, 5
 topics, 10 subscribers on each; W2: 50 pairs; QoS 0. deep: many messages under way; lock: one under way per publisher.
 
+Last, what members of a shared group gain where the proxy keeps it (proxy_groups.py).
+
 Every subscriber checks that each publisher's messages come complete, once and in order. The exit status is 1 if they do
 not, or if it could not be measured, never because something was slow. A full run writes the part of docs/performance.md
 between the marks `proxy`, and docs/results/proxy-DATE.json.
@@ -29,6 +31,7 @@ from headwater_lab.contenders import mosquitto_command, raise_file_limit, runnin
 from headwater_lab.contest import MOSQUITTO, Case, ContestOutcome
 from headwater_lab.load import LoadError, build
 from headwater_lab.options import figure_options
+from headwater_lab.proxy_groups import GROUPS, worked_off
 from headwater_lab.report import update
 from headwater_lab.scenarios import REGIMES, WORKLOADS
 
@@ -37,6 +40,7 @@ COMMAND: Final = (
     "{python} -m headwater proxy --broker 127.0.0.1:{broker} --listen 127.0.0.1:{port} "
     "--cluster-port 0 --log-level error"
 )
+KEEPS_GROUPS: Final = "--set proxy.groups=proxy"
 
 FIGURES: Final = {
     "proxy/deep-W1/cpu_ratio": Figure(
@@ -49,6 +53,12 @@ FIGURES: Final = {
     "proxy/paced/cpu_ratio": Figure("CPU of the proxy per message, over Mosquitto's own, paced", ""),
     "proxy/deep-W2/rate_ratio": Figure("messages per second through the proxy, over without it", ""),
     "proxy/lock-W2/rate_ratio": Figure("the same, one message under way", ""),
+    "proxy/groups/slow/mean_ms": Figure(
+        "until a message is worked off by four members of a group that the proxy keeps, one of them slow", "ms"
+    ),
+    "proxy/groups/slow/mosquitto_mean_ms": Figure("the same at Mosquitto, which goes round", "ms"),
+    "proxy/groups/alike/mean_ms": Figure("by four members that are alike", "ms"),
+    "proxy/groups/alike/mosquitto_mean_ms": Figure("the same at Mosquitto", "ms"),
 }
 
 
@@ -94,6 +104,13 @@ class Campaign:
             lock = self._compare("lock", "W2", there)
             self.findings.compare("proxy/lock-W2/rate_ratio", lock, PROXY, MOSQUITTO, "rate")
             self._added(self._measured("paced", "W2", there))
+            with proxy(f"{self.command} {KEEPS_GROUPS}", self.folder, broker) as keeper:
+                self._groups(broker.port, keeper.port)
+
+    def _groups(self, broker: int, keeper: int) -> None:
+        for name, services in GROUPS.items():
+            self.findings.add(f"proxy/groups/{name}/mosquitto_mean_ms", worked_off(broker, services, f"at-it-{name}"))
+            self.findings.add(f"proxy/groups/{name}/mean_ms", worked_off(keeper, services, f"kept-{name}"))
 
     def _compare(self, regime: str, workload: str, there: Mapping[str, Arrangement]) -> ContestOutcome:
         outcome = self._measured(regime, workload, there)
