@@ -60,8 +60,10 @@ ALLOWED: Final = ("a > NaN",)
 
 
 def dearest(number: int) -> str:
-    """As many tests as there may be in so many characters, none of which is decided before the last."""
-    return " or ".join([f"a.b.c[{number % 90}]>{at}" for at in range(60)])[:1020].rpartition(" or ")[0]
+    """As many tests as there may be in so many characters, none of which is decided before the last: on numbers, on
+    long texts, on user properties."""
+    tests = (f"a.b.c[{number % 90}]>{{}}", f"x<y or k{number}={{}}", f"user.k{number}={{}}")[number % 3]
+    return " or ".join([tests.format(at) for at in range(60 if number % 3 != 1 else 30)])[:1020].rpartition(" or ")[0]
 
 
 PAYLOADS: Final = (
@@ -71,11 +73,13 @@ PAYLOADS: Final = (
     b'{"a": NaN}',
     b"[" + b"1e308," * 10_000 + b"1]",
     b'{"a": {"b": {"c": [' + b",".join([b'"' + b"x" * 600 + b'"'] * 100) + b"]}}}",
+    ('{"x": "' + "x" * 30_000 + '\N{SNOWMAN}", "y": "' + "x" * 30_000 + '"}').encode(),  # texts of two widths
     b"\x9b" + b"\xff" * 8,
     b"\xbf" + b"\x61a\x01" * 20_000,
     b"\xd8\x40" * 30_000,
     b"\xff" * 65_000,
 )
+MANY: Final = Properties(user_properties=[(f"p{number}", "1") for number in range(1000)])
 
 
 class Held(NamedTuple):
@@ -141,7 +145,7 @@ def attack(broker: RunningBroker, seconds: float) -> Held:
         turn = 0
         while time.monotonic() < until:
             for payload in PAYLOADS:
-                writer.send(Publish("attacked", payload))
+                writer.send(Publish("attacked", payload, properties=MANY))
                 began = time.monotonic()
                 innocent.send(Pingreq())
                 while not isinstance(innocent.next(), Pingresp):

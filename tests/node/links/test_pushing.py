@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 
 from headwater.node.config import Config
-from headwater.node.links.pushing import MOST_CLAIMS, MOST_CONDITIONS, MOST_FILTERS, MOST_SUBSCRIBERS, Pushing, overlap
+from headwater.node.links.pushing import (
+    DEEPEST,
+    LONGEST,
+    MOST_CLAIMS,
+    MOST_CONDITIONS,
+    MOST_FILTERS,
+    MOST_SUBSCRIBERS,
+    Pushing,
+    overlap,
+)
 from headwater.peering.frames.frame import MalformedFrame
 from headwater.routing.topics import matches
 from headwater.wire.packets import Packet, Puback, Publish, Suback, Subscribe, SubscribeRequest, Unsubscribe
@@ -193,6 +202,19 @@ def test_claims_are_few() -> None:
         crowd.client(f"c{number}").send(Subscribe(1, [SubscribeRequest("t?value > 1")]))
         pushing(crowd).flush()
         assert bool(pushing(crowd).claims) == (number < MOST_SUBSCRIBERS)
+
+
+def test_what_is_compared_is_short() -> None:
+    """Filters that are deep or long are not claimed; and one that is long is taken to overlap with all."""
+    net = mesh("a", "b")
+    a = net.nodes[0]
+    client = a.client("c")
+    deepest = "/".join(["t"] * DEEPEST)
+    for filter in (deepest, f"{deepest}/t", "l" * LONGEST):
+        subscribe(net, client, f"{filter}?value > 1")
+    assert set(pushing(a).claims) == {deepest, "l" * LONGEST}
+    subscribe(net, client, "m" * (LONGEST + 1))
+    assert pushing(a).claims == {}
 
 
 def test_a_condition_that_this_node_cannot_read_is_sent_everything() -> None:

@@ -16,6 +16,7 @@ from headwater.routing.conditions.errors import ConditionError
 from headwater.routing.conditions.parser import DEEPEST, MOST_ITEMS, MOST_STEPS, MOST_TERMS
 from headwater.routing.conditions.reading import Reading
 from headwater.routing.conditions.tokens import LONGEST, LONGEST_NUMBER
+from headwater.routing.conditions.values import LONGEST_ORDERED
 from tests.routing.conditions.reference import NAMES, Meaning, Writer, texts, trees, values
 
 TOO_MUCH = ("longer than", "more than", "deeper than")
@@ -121,6 +122,33 @@ def test_topics_and_user_properties() -> None:
     assert said("user.site = 'north' and user['a b'] < 2.5", {}, user_properties=[("site", "north"), ("a b", "2")])
     assert not said("user.site = 'south'", {}, user_properties=[("site", "north"), ("site", "south")])  # the first one
     assert not said("topic[0] < 5", {}, topic="x") and not said("topic[0] < 5", {}, topic="nan")
+
+
+def test_user_properties_are_looked_through_once_for_all_tests() -> None:
+    """A message may have a thousand, and a condition many tests."""
+    pairs = [("a", "1"), ("a", "2"), ("b", "3")]
+    reading = Reading(1, "t", b"", pairs)
+    assert reading.user_property("b") == "3"
+    pairs.clear()
+    assert reading.user_property("a") == "1"
+    assert condition_of("not exists(user.c)").may_hold(reading)
+
+
+def test_of_very_long_texts_neither_is_less() -> None:
+    """To find out would take as long as they are, for each test."""
+    short, long = "x" * LONGEST_ORDERED, "x" * (LONGEST_ORDERED + 1)
+    assert said("a < b", {"a": short, "b": "y"}) and said("a <= b", {"a": short, "b": short})
+    for text in ("a < b", "not a < b", "a >= b", "b between 'a' and a"):
+        assert not said(text, {"a": long, "b": "y"})
+    assert said("a = b", {"a": long, "b": long}) and said("a != b", {"a": long, "b": "y"})
+
+
+def test_cbor_that_looks_like_spaces_is_a_number() -> None:
+    for number in (-1, 9, 10, 13):
+        payload = cbor2.dumps(number)
+        assert payload.isspace()
+        assert condition_of(f"payload = {number}").may_hold(Reading(1, "t", payload, None, "application/cbor"))
+        assert condition_of("payload = ' '").may_hold(Reading(1, "t", b" ")), "without that type it is a text"
 
 
 def test_a_payload_that_is_no_document_is_a_text() -> None:

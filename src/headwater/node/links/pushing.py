@@ -50,6 +50,10 @@ MOST_SUBSCRIBERS: Final = 256
 """Of a filter that is claimed: all are looked at when one comes or goes."""
 MOST_FILTERS: Final = 1000
 """Other filters of this node: each is compared with each claim once."""
+DEEPEST: Final = 16
+"""Levels of a filter that is claimed."""
+LONGEST: Final = 256
+"""Characters of a filter that is compared with others; a longer one counts as overlapping with all."""
 MOST_TESTS: Final = 512
 """Of all conditions of a node together (routing/conditions)."""
 LARGEST: Final = 64 << 10
@@ -137,7 +141,7 @@ class Pushing(Service):
             self._set_plain(filter, False)
             return
         texts: dict[str, int] = {}
-        is_plain = len(subscribers) > MOST_SUBSCRIBERS
+        is_plain = len(subscribers) > MOST_SUBSCRIBERS or len(filter) > LONGEST or filter.count("/") >= DEEPEST
         if not is_plain:
             for subscription in subscribers.values():
                 condition = subscription.condition
@@ -373,7 +377,9 @@ class _Feed(RouteListener):
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether there may be a topic that both match."""
+    """Whether there may be a topic that both match; not more than a few steps, whatever clients write."""
+    if len(one) > LONGEST or len(other) > LONGEST:
+        return True
     first, second = one.split("/"), other.split("/")
     at = 0
     while True:

@@ -48,6 +48,7 @@ class Reading:
         """What the last message that was let through had, where `changed` is asked for; None: there was none."""
         self.is_too_long = False
         self._levels: list[str] | None = None
+        self._users: dict[str, str] | None = None
         self._has_document = False
         self._document: object = ABSENT
 
@@ -68,24 +69,24 @@ class Reading:
 
     def user_property(self, name: str) -> object:
         """The first of that name."""
-        pairs = self.user_properties
-        if pairs is not None:
-            for pair in pairs:
-                if pair[0] == name:
-                    return pair[1]
-        return ABSENT
+        users = self._users
+        if users is None:
+            users = self._users = {}
+            for pair in self.user_properties or []:
+                users.setdefault(pair[0], pair[1])
+        return users.get(name, ABSENT)
 
 
 def read_payload(payload: bytes, content_type: str | None) -> object:
     """The document; else the text; else ABSENT. Never raises."""
     first = payload.lstrip(SPACES)[:1]
-    if not first:
-        return "" if not payload else payload.decode()
-    if first[0] >= 0x80 or (content_type is not None and _is_cbor(content_type)):
+    if (first and first[0] >= 0x80) or (payload and content_type is not None and _is_cbor(content_type)):
         try:
-            return read_cbor(payload)
+            return read_cbor(payload)  # that of -1 is a space
         except NotCbor:
             pass
+    if not first:
+        return payload.decode()
     try:
         text = payload.decode()
     except UnicodeDecodeError:

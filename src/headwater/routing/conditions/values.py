@@ -4,9 +4,9 @@ Theory. Truth has three values, as in SQL: what is not there (`ABSENT`), or cann
 neither true nor false, and only what is true lets a message through. So neither `value > 30` nor `not value > 30` holds
 for a message without a value. With FALSE < UNKNOWN < TRUE, `and` is the least, `or` the greatest, `not x` is TRUE - x.
 
-Kinds: numbers, texts, true and false, null. Values of different kinds are unequal, and neither is less. Lists, objects
-and bytes compare with nothing, and so does NaN, which is taken for absent. Infinity is a number. Whole numbers compare
-exactly, however long.
+Kinds: numbers, texts, true and false, null. Values of different kinds are unequal, and neither is less; nor is one of
+two texts of which one is very long. Lists, objects and bytes compare with nothing, and so does NaN, which is taken for
+absent. Infinity is a number. Whole numbers compare exactly, however long.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ AT_MOST: Final = "<="
 MORE: Final = ">"
 AT_LEAST: Final = ">="
 
+LONGEST_ORDERED: Final = 1024
+"""Characters of a text that is less or more than another one: to find out may take as long as it has characters."""
 LONGEST_NUMBER: Final = 64
 """Characters of a topic level or user property that may be a number."""
 DIGITS: Final = "+-.0123456789eE"
@@ -100,6 +102,8 @@ def compare(sign: str, left: object, right: object) -> int:
         return truth(_is_so(sign, left < right, left == right))
     if kind == A_TEXT:
         assert isinstance(left, str) and isinstance(right, str)
+        if len(left) > LONGEST_ORDERED or len(right) > LONGEST_ORDERED:
+            return UNKNOWN
         return truth(_is_so(sign, left < right, left == right))
     return UNKNOWN
 
