@@ -7,6 +7,7 @@ import pytest
 from headwater.edge.status import stretches_of
 from headwater.node.advice.document import Advice
 from headwater.node.config import ConfigError, load_config
+from headwater.node.plane.channel import STORING
 from headwater.wire.packets import Disconnect, Properties, Subscribe, SubscribeRequest
 from tests.node.delivery.storing import connected, subscriber
 from tests.node.links.edges import EdgeNet, EdgeNode, client_of
@@ -116,6 +117,20 @@ def test_a_filter_that_moves_does_not_move_again() -> None:
     assert not is_done
     [(is_done, text)] = net.order("a", FILTER, "a")
     assert not is_done and text == f"{FILTER} is on its way to node b, and waits for r"
+
+
+def test_a_node_whose_disk_has_no_room_hears_what_others_say_of_owners() -> None:
+    """Messages that are stored make it wait, and then the link; who owns what is no such message."""
+    net = three()
+    a = net.node("a")
+    a.server.hot.no_room = True
+    net.order("r", FILTER, "b")
+    links = [link.channel for link in a.links.up.values()]
+    assert a.owning.owners.owner("plant/2") == "b"
+    assert not any(channel.paused & STORING for channel in links)
+    publish(client_of(net.node("r"), "device"), "plant/1", b"1", 1)
+    net.settle()
+    assert any(channel.paused & STORING for channel in links)
 
 
 def test_nothing_is_taken_from_a_node_that_is_away() -> None:

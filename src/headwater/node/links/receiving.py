@@ -205,14 +205,14 @@ class Receiving:
             raise MalformedFrame(error.text) from None
         finally:
             server.came_from = ""
-            done = hot.stats.messages_received - before
-            self._end.messages_received += done
+            messages = hot.stats.messages_received - before
+            self._end.messages_received += messages
             if groups is not None:
-                groups.came(self._end.peer, client.group, done)
-            done += self._letters
+                groups.came(self._end.peer, client.group, messages)
+            done = messages + self._letters
             self._done += done
         coordinator = hot.coordinator
-        if (coordinator is not None and coordinator.too_much) or hot.no_room:
+        if messages and ((coordinator is not None and coordinator.too_much) or hot.no_room):  # letters are not stored
             link = self._end.channel
             if link is not None:
                 hot.slow.outruns_store(link)
