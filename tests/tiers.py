@@ -58,6 +58,7 @@ NOT_FAST: Final = (
     "tests/test_cli_data.py",
     "tests/test_cli_demo.py",
     "tests/test_cli_edge.py",
+    "tests/test_edge_abstraction.py",
     "tests/test_edge_nodes.py",
     "tests/test_edge_tutorial.py",
     "tests/test_cli_output.py",

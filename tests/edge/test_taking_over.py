@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from headwater.disk.errors import StorageError
 from headwater.edge import taking_over as module
+from headwater.edge.http_source import LARGEST, HttpSource
 from headwater.edge.taking_over import SourceAway, SourceRefuses, TakeOverError, Took, take_over
 from headwater.store.disk_store import DiskStore
 from headwater.store.hand_over import HandedOver, check_own, read_fence, read_take_over
@@ -91,6 +95,33 @@ def source(tmp_path: Path) -> Iterator[SomeSource]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "new"
+
+
+@pytest.fixture
+def httpserver_of() -> Iterator[Callable[[bytes], str]]:
+    """A server that answers everything with these bytes."""
+    said = [b""]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(said[0])))
+            self.end_headers()
+            with contextlib.suppress(OSError):  # who has read enough
+                self.wfile.write(said[0])
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def of(body: bytes) -> str:
+            said[0] = body
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield of
+        server.shutdown()
 
 
 def take(folder: Path, source: SomeSource) -> Took:
@@ -180,7 +211,7 @@ def test_a_file_that_came_damaged_ends_it(source: SomeSource, folder: Path, how:
 
 
 @pytest.mark.parametrize(
-    "name", ["../x", "db/../../x", "/etc/passwd", "db/", "db/..", "x", "db/a/b", "taking-over.json"]
+    "name", ["../x", "db/../../x", "/etc/passwd", "db/", "db/..", "x", "db/a/b", "taking-over.json", "db/a\0b"]
 )
 def test_no_file_is_written_elsewhere(source: SomeSource, folder: Path, name: str) -> None:
     real = source._copied
@@ -238,6 +269,36 @@ def test_a_fence_of_another_hand_over_is_not_ours(source: SomeSource, folder: Pa
     with pytest.raises(TakeOverError, match="handed over to somebody, not in this hand-over"):
         take(folder, source)
     assert json.loads((source.store.path / "handed-over.json").read_text()) == fence._asdict()
+
+
+@pytest.mark.parametrize("wrong", [{"store": "s2"}, {"position": 9}])
+def test_a_fence_of_something_else_than_was_copied_adopts_nothing(
+    source: SomeSource, folder: Path, wrong: dict[str, Any]
+) -> None:
+    source.write(4)
+    source.before_fence = lambda: (_ for _ in ()).throw(SourceAway("gone"))
+    with pytest.raises(SourceAway):
+        take(folder, source)
+    fence = source.store.hand_over("h1", "new")
+    with pytest.raises(TakeOverError, match="not of what was copied"):
+        take_over(folder, source, "new", fence=fence._replace(**wrong))
+    assert read_take_over(folder) is not None
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"files": 7, "first": 1, "next": 1}, {"files": [{}]}, {"files": [7]}, {"files": [{"name": 7}]}]
+)
+def test_a_source_that_answers_something_else(source: SomeSource, folder: Path, answer: dict[str, Any]) -> None:
+    source._copied = lambda: answer  # type: ignore[method-assign]
+    with pytest.raises(TakeOverError, match="answers something else"):
+        take(folder, source)
+    assert source.released == 1
+
+
+def test_an_answer_that_is_none_ends_it(httpserver_of: Callable[[bytes], str]) -> None:
+    for body in (b"<html>", b"[1]", b"[" * 100_000, b" " * (LARGEST + 1)):
+        with pytest.raises(SourceRefuses, match="is it the admin API"):
+            HttpSource(httpserver_of(body), "token").ask("")
 
 
 def test_a_fence_that_cannot_be_read_opens_nothing(source: SomeSource) -> None:

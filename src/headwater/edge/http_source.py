@@ -14,6 +14,8 @@ from headwater.edge.taking_over import SourceAway, SourceRefuses
 PATIENCE: Final = 120.0
 """Seconds without a word: a copy of a large store is made, and its new files are read, before it is answered."""
 CHUNK: Final = 1 << 20
+LARGEST: Final = 64 << 20
+"""Bytes of an answer that is no file."""
 PATH: Final = "/v1/hand-over"
 
 
@@ -26,7 +28,17 @@ class HttpSource:
 
     def ask(self, path: str, order: dict[str, Any] | None = None) -> dict[str, Any]:
         data = None if order is None else json.dumps(order).encode()
-        found: dict[str, Any] = json.loads(b"".join(self._read(path, data)))
+        answer = bytearray()
+        for part in self._read(path, data):
+            answer += part
+            if len(answer) > LARGEST:
+                break
+        try:
+            found = json.loads(answer) if len(answer) <= LARGEST else None
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise SourceRefuses(f"{self.url} answers something else; is it the admin API of a node?")
         return found
 
     def fetch(self, hand_over: str, name: str) -> Iterator[bytes]:

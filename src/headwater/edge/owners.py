@@ -56,7 +56,7 @@ from headwater.edge.declaration import encode as encode_declaration
 from headwater.edge.messages import View
 from headwater.edge.ownership import Claim, Table, check_owned, overlap
 from headwater.edge.rows import closed, handed_over, has_part, regained
-from headwater.edge.status import DELIVERY
+from headwater.edge.status import DELIVERY, RECEIVING
 
 MOST_ROWS: Final = 256
 """Rows that a node remembers; the oldest that have ended give way."""
@@ -155,11 +155,12 @@ class Owners:
         self.ended = [Claim(*each) for each in record["ended"]]
         self._initial, self._top = list(record["initial"]), record["top"]
 
-    def begin(self, owns: Iterable[str], position: int, now: float) -> None:
+    def begin(self, owns: Iterable[str], position: int, now: float, yields: bool = False) -> None:
         """What the settings say is claimed once: what has moved since stays where it is. A node that is not a delivery
-        node any more gives up what it had."""
+        node any more gives up what it had, unless it `yields` that to who has its store."""
         if not self.part.delivers:
-            self.claims.clear()
+            if not yields:
+                self.claims.clear()
             return
         if self.part.keeps and not any(row.epoch == 0 for row in self.rows):
             self.rows.append(Row(EVERYTHING, 0, 1, None, EVERYTHING))
@@ -168,6 +169,39 @@ class Owners:
                 self._initial.append(filter)
                 if filter not in self.claims:
                     self._claim(filter, BY_SETTINGS, (), False, position, now)
+
+    # ---- a store that goes to another node -----------------------------------------------------------------------
+
+    def senders(self) -> list[str]:
+        """Nodes that send messages here to be stored, as far as they have told."""
+        found = []
+        for node in self.members():
+            tables = [self.heard0.get(node), self.heard[node].table if node in self.heard else None]
+            if None in tables or any(each is not None and each.is_of(self.node) for each in tables):
+                found.append(node)
+        return sorted(found)
+
+    def gives_up_delivering(self) -> None:
+        """What it owns is its own until others claim it; nothing else comes to it."""
+        self.part = self.part._replace(roles=(RECEIVING,))
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether something that is published here would be stored here."""
+        return self.view.table.is_of(self.node)
+
+    def next_of_own(self) -> str:
+        """A filter that is this node's, and on its way to nobody; "": there is none."""
+        own = {claim.filter for claim in self.target() if claim.node == self.node}
+        return next((each for each in self.claims if each in own), "")
+
+    def inherit(self, store: str) -> None:
+        """This node's store may have come from another node, which declares it still: its rows are this node's, too."""
+        for node, declaration in self.declared.items():
+            if store and declaration.store == store and node != self.node:
+                known = {row._replace(last=None) for row in self.rows}
+                self.rows += [row for row in declaration.rows if row._replace(last=None) not in known]
+        self._forget_rows()
 
     # ---- the others ----------------------------------------------------------------------------------------------
 

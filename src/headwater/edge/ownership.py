@@ -139,6 +139,10 @@ class Table:
         claim = self.claim_of(topic)
         return self.rest if claim is None else claim.node
 
+    def is_of(self, node: str) -> bool:
+        """Whether some topics are this node's."""
+        return self.rest == node or any(each.node == node for each in self.claims.values())
+
     def rank_of(self, filter: str) -> tuple[int, str]:
         """Of the claim of exactly this filter; (0, ""): there is none."""
         claim = self.claims.get(filter)

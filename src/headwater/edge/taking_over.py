@@ -98,7 +98,12 @@ def take_over(
     """Make the source's store the one in `folder`, which is not there, or what a call before this one has left. The
     source's publishers wait until it is told to release them. `fence` is the source's word if it cannot be asked (its
     handed-over.json). Raises TakeOverError, StorageError."""
-    return _TakeOver(folder, source, node, freeze, tell).run(fence)
+    try:
+        return _TakeOver(folder, source, node, freeze, tell).run(fence)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TakeOverError(f"{source.url} answers something else than a hand-over has ({error!r})") from error
+    except OSError as error:
+        raise TakeOverError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
 class _TakeOver:
@@ -120,6 +125,8 @@ class _TakeOver:
         if taking is not None and taking.step == READY:
             fence = fence or self._fence_there()
             if fence is not None and fence.hand_over == taking.hand_over:
+                if (fence.store, fence.position) != (taking.store, taking.position):
+                    raise TakeOverError(f"the fence is of {fence.store}:{fence.position}, and not of what was copied")
                 with contextlib.closing(self._opened()) as store:
                     return self._adopted(taking, store)
             self._tell("the source has kept its store: what has come since is fetched")
@@ -215,7 +222,7 @@ class _TakeOver:
     def _path_of(self, name: str) -> Path:
         parts = name.split("/")
         known = parts == [DESCRIPTION] or (len(parts) == 2 and parts[0] == "db" and parts[1] not in ("", ".", ".."))
-        if not known:
+        if not known or "\0" in name:
             raise TakeOverError(f"the source names a file {name!r}, which no store has")
         if len(parts) == 2:
             make_folder(self._folder / "db")

@@ -240,7 +240,10 @@ class Broker:
 
     def handing_over(self) -> HandingOver | None:
         """How the delivery store goes to another node; None: there is none on disk."""
-        return self._storage.handing_over()
+        found = self._storage.handing_over()
+        if found is not None and self.cluster is not None:
+            found.owning = self.cluster.owning
+        return found
 
     def _storage_failed(self, error: StorageError) -> None:
         """Nothing can be promised any more: all connections end without a word, and so should the process."""

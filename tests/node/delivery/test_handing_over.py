@@ -90,6 +90,8 @@ def test_a_hand_over_ends_when_another_one_begins(tmp_path: Path) -> None:
         await handing.freeze(second, 30.0)
         with pytest.raises(HandOverRefused, match="going to newer at this moment"):
             handing.begin("newest")
+        second = handing.begin("newer")["hand_over"]
+        assert handing.state()["frozen"] is None, "who was killed and comes back lets nobody wait for its former self"
         await handing.release(second)
         await client.publish("a", b"1", qos=1)
         assert not list((tmp_path / "data").glob("snapshot-*"))
@@ -98,6 +100,24 @@ def test_a_hand_over_ends_when_another_one_begins(tmp_path: Path) -> None:
         handing.fence(third, 1)
         with pytest.raises(HandOverRefused, match="was handed over to newest at position 1"):
             handing.begin("late")
+
+    run(tmp_path, work)
+
+
+def test_a_copy_that_nobody_asks_for_any_more_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.node.delivery.handing_over.IDLE", 0.05)
+
+    async def work(broker: Broker, handing: HandingOver, client: Client) -> None:
+        id = handing.begin("new")["hand_over"]
+        copying = asyncio.ensure_future(handing.copy(id))
+        await asyncio.sleep(0)
+        with pytest.raises(HandOverRefused, match="being made already"):
+            await handing.copy(id)
+        assert (await copying)["files"]
+        while list((tmp_path / "data").glob("snapshot-*")):
+            await asyncio.sleep(0.01)
+        with pytest.raises(HandOverRefused, match="no file"):
+            handing.file(id, "messages.json")
 
     run(tmp_path, work)
 

@@ -6,7 +6,8 @@
               `seconds` are over. Nothing is refused, but what comes by REST, which is told to try again
     copy      the last, small difference
     fence     the right to the store goes to the target, if that has all of it; this node stores nothing from then on
-    release   who waits is read from again. Before, somebody has to say where messages of these topics go now
+    release   who waits is read from again. Before, somebody has to say where messages of these topics go now; in an
+              edge the nodes do that by themselves (node/links/yielding.py)
 
 Theory. The copy is RocksDB's checkpoint, whose sorted files never change and are linked, so a round costs what has come
 since the last. Not all can be held back: a will is published, and who has just connected is read from once. So the
@@ -22,8 +23,9 @@ import logging
 import shutil
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headwater.disk.crash_points import crash_point
 from headwater.disk.errors import StorageError
@@ -40,11 +42,22 @@ log = logging.getLogger("headwater.edge")
 LONGEST_FREEZE: Final = 60.0
 LOOK: Final = 0.002
 """Seconds between two looks whether all that was taken is on disk."""
-CHUNK: Final = 1 << 20
+IDLE: Final = 600.0
+"""Seconds after which a copy that nobody asks for any more is deleted: it keeps files from being removed."""
 
 
 class HandOverRefused(ValueError):
     """Not now, or not so; the text says why."""
+
+
+class PartInEdge(Protocol):
+    """Of the node: its topics go where its store goes (node/links/yielding.py)."""
+
+    def may_hand_over(self) -> None:
+        """Raises ValueError."""
+
+    def handed_over(self, fence: Fence, done: Callable[[], None]) -> None:
+        """In a turn; `done` is told when the topics have gone, too."""
 
 
 class HandingOver:
@@ -58,11 +71,16 @@ class HandingOver:
         self._id = ""
         self._to = ""
         self._copy: Path | None = None
+        self._is_copying = False
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._removing: asyncio.Future[None] | None = None
         self._sums: dict[tuple[str, int], str] = {}
         """SHA-256 of sorted files, by name and size: they never change."""
         self._frozen_at: float | None = None
         self._thawing: asyncio.TimerHandle | None = None
         self._fence: Fence | None = None
+        self.owning: PartInEdge | None = None
+        """None: the node has none."""
 
     def state(self) -> dict[str, Any]:
         frozen = None if self._frozen_at is None else time.monotonic() - self._frozen_at
@@ -74,7 +92,10 @@ class HandingOver:
         if self._fence is not None:
             raise HandOverRefused(f"the store was handed over to {self._fence.to} at position {self._fence.position}")
         if self._frozen_at is not None:
-            raise HandOverRefused(f"the store is going to {self._to} at this moment")
+            if to != self._to:
+                raise HandOverRefused(f"the store is going to {self._to} at this moment")
+            self._thaw()  # it was killed in between, and begins anew
+        self._check_edge()
         self._id, self._to = uuid.uuid4().hex, to
         log.info("handing the store %s over to %s", self._store.id, to)
         return self.state()
@@ -82,11 +103,28 @@ class HandingOver:
     async def copy(self, hand_over: str) -> dict[str, Any]:
         """What the copy is made of. Raises HandOverRefused, StorageError."""
         self._check(hand_over)
-        copied = await asyncio.to_thread(self._copied)
-        if self._copy is not None:
-            await asyncio.to_thread(shutil.rmtree, self._copy, True)
+        if self._is_copying:
+            raise HandOverRefused("a copy is being made already")
+        self._is_copying = True
+        try:
+            copied = await asyncio.to_thread(self._copied)
+            await self._remove_copy()
+        finally:
+            self._is_copying = False
         self._copy, files, first, next = copied
+        self._forget_later()
         return {"files": files, "first": first, "next": next}
+
+    async def _remove_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            await asyncio.to_thread(shutil.rmtree, copy, True)
+
+    def _forget_later(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        loop = asyncio.get_running_loop()
+        self._forgetting = loop.call_later(IDLE, self._forget_copy)
 
     def _copied(self) -> tuple[Path, list[dict[str, Any]], int, int]:
         path = self._data / unused_name(self._data, "snapshot")
@@ -105,6 +143,9 @@ class HandingOver:
                 raise StorageError(f"cannot copy {store.path}: {error.strerror or error}") from None
             raise
 
+    def _forget_copy(self) -> None:
+        self._removing = asyncio.ensure_future(self._remove_copy())
+
     def _described(self, path: Path, within: Path) -> dict[str, Any]:
         name, size = str(path.relative_to(within)), path.stat().st_size
         known = self._sums.get((name, size)) if path.suffix == ".sst" else None
@@ -122,6 +163,7 @@ class HandingOver:
         path = None if folder is None or "\0" in name else (folder / name).resolve()
         if folder is None or path is None or not path.is_relative_to(folder.resolve()) or not path.is_file():
             raise HandOverRefused(f"the copy has no file {name!r}")
+        self._forget_later()
         return str(path)
 
     async def freeze(self, hand_over: str, seconds: float) -> dict[str, Any]:
@@ -159,6 +201,7 @@ class HandingOver:
             raise HandOverRefused("messages are taken again: the time of the freeze is over")
         if self._is_behind() or self._store.next - 1 != position:
             raise HandOverRefused(f"more was taken: up to {coordinator.intake.next - 1}, not {position}")
+        self._check_edge()
         crash_point("hand-over-before-fence")
         filters, coordinator.filters = coordinator.filters, []
         try:
@@ -174,17 +217,27 @@ class HandingOver:
             "the store %s is %s's from position %d on; publishers wait until it is said who has their topics",
             *(self._store.id, self._to, position + 1),
         )
+        if self.owning is not None:
+            with self._server.turn():
+                self.owning.handed_over(self._fence, self._thaw)
         return self.state()
 
+    def _check_edge(self) -> None:
+        try:
+            if self.owning is not None:
+                self.owning.may_hand_over()
+        except ValueError as error:
+            raise HandOverRefused(str(error)) from None
+
     async def release(self, hand_over: str) -> dict[str, Any]:
-        """Who waits is read from. Before the fence, this ends the hand-over. Raises HandOverRefused."""
+        """Who waits is read from. Before the fence, this ends the hand-over; after it, publishers at a node of an edge
+        wait until the topics have gone, too. Raises HandOverRefused."""
         self._check(hand_over)
-        self._thaw()
+        if self._fence is None or self.owning is None:
+            self._thaw()
         if self._fence is None:
             self._id = ""
-        if self._copy is not None:
-            await asyncio.to_thread(shutil.rmtree, self._copy, True)
-            self._copy = None
+        await self._remove_copy()
         return self.state()
 
     def _thaw_in_time(self, hand_over: str) -> None:

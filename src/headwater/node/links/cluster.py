@@ -37,8 +37,10 @@ from headwater.node.links.seeking import Seeking
 from headwater.node.links.settings import SHORTEST_SECRET, ClusterSettings
 from headwater.node.links.view import CATCHING_UP, ClusterView, RouteView
 from headwater.node.links.wills import Wills
+from headwater.node.persistence.folder import MESSAGES
 from headwater.node.settings import ConfigError
 from headwater.peering.methods.names import ANNOUNCEMENTS
+from headwater.store.hand_over import read_fence
 
 if TYPE_CHECKING:
     from headwater.node.plane.channel import Channel, Peer
@@ -97,6 +99,7 @@ class Cluster:
         links.start()
         if self.owning is not None:
             self._gossiping.declare(self.owning.values())
+            self.owning.yielding.let_wait()
         self._wills.begin(links)
         self._seeking.begin()
         self._door.start()
@@ -132,7 +135,8 @@ class Cluster:
         config = self._server.config
         if not config.edge.enabled:
             return
-        owning = self.owning = Owning(links, config.edge)
+        fence = None if config.store.enabled or self._folder is None else read_fence(self._folder / MESSAGES)
+        owning = self.owning = Owning(links, config.edge, fence)
         if not owning.rest_url and config.rest.enabled and config.rest.port:
             host = socket.gethostname() if config.rest.host in ALL else config.rest.host
             scheme = "https" if config.rest.certificate else "http"

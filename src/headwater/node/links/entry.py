@@ -55,7 +55,8 @@ class Entry(SessionGate):
         if self.is_open:
             return
         self._refusal = None
-        self._server.gate = self._behind
+        if self._server.gate is self:  # else another entry is in front of it, and finds it open
+            self._server.gate = self._behind
         waiting, self._waiting = self._waiting, {}
         for channel, each in waiting.items():
             if each.timer is not None:
@@ -80,7 +81,7 @@ class Entry(SessionGate):
     # ---- as a gate ---------------------------------------------------------------------------------------------------
 
     def claim(self, channel: Channel, packet: Connect, auth_data: bytes | None) -> bool:
-        if channel.client_id.startswith(OWN):
+        if self.is_open or channel.client_id.startswith(OWN):
             return self._behind is None or self._behind.claim(channel, packet, auth_data)
         waiting = self._waiting[channel] = _Waiting(packet, auth_data)
         self._let_wait(channel, waiting)

@@ -34,16 +34,19 @@ from headwater.node.destinations.destination import Scope
 from headwater.node.destinations.fanouts import Fanouts
 from headwater.node.edge_settings import EdgeSettings
 from headwater.node.links.end import PeerEnd
+from headwater.node.links.entry import Entry
 from headwater.node.links.figures import EdgeSeen
 from headwater.node.links.post import Service
 from headwater.node.links.referring import Referring
 from headwater.node.links.splitting import LoadSplits
 from headwater.node.links.view import MQTT_KEY, PHASE_KEY
+from headwater.node.links.yielding import Yielding
 from headwater.node.plane.timers import Timer
 from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.membership.membership import MemberView
 from headwater.peering.membership.roster import State
 from headwater.routing.topics import InvalidTopicFilter
+from headwater.store.hand_over import Fence
 
 if TYPE_CHECKING:
     from headwater.node.links.links import Links
@@ -75,7 +78,8 @@ class TableScope(Scope):
 
 
 class Owning(Service):
-    def __init__(self, links: Links, settings: EdgeSettings) -> None:
+    def __init__(self, links: Links, settings: EdgeSettings, fence: Fence | None = None) -> None:
+        """`fence`: this node's store went to another one before this start."""
         self.name = "edge"  # of the instance: a compiled base does not see what an interpreted class says
         self.links = links
         self.server = links.server
@@ -95,11 +99,8 @@ class Owning(Service):
         """Of these, how often for longer than may be."""
         self.moved_in = 0
         self.moved_out = 0
-        self.splits = LoadSplits(
-            self.owners,
-            lambda node: node in links.up,
-            lambda node, filter, done: self.order(node, filter, False, False, done),
-        )
+        self.splits = LoadSplits(self.owners, self._is_linked, self._give)
+        self.yielding = Yielding(self.owners, Entry(links.server), self._is_linked, self._give)
         self.referring: Referring | None = None
         if settings.elsewhere == "refer":
             self.referring = Referring(links.server, self.owners, lambda node: self._clients_at.get(node, ""))
@@ -118,6 +119,9 @@ class Owning(Service):
         self._was_declared: Declaration | None = None
         self._told_unowned = -TELL_AGAIN
         self._restore()
+        if fence is not None:
+            self.yielding.resume(fence)
+            self.store_id = fence.store if self.yielding.is_on else ""
 
     # ---- from start to stop --------------------------------------------------------------------------------------
 
@@ -137,7 +141,7 @@ class Owning(Service):
 
     def start(self) -> None:
         """When the members are known that were there before the start; before clients are served."""
-        self.owners.begin(self.settings.owns, self._position, time.time())
+        self.owners.begin(self.settings.owns, self._position, time.time(), self.yielding.is_on)
         self._change()
         self._keep()
         if self.referring is not None:
@@ -146,6 +150,8 @@ class Owning(Service):
     @property
     def _position(self) -> int:
         """The next one of the store."""
+        if self.yielding.fence is not None:
+            return self.yielding.fence.position + 1
         coordinator = self.server.coordinator
         return 1 if coordinator is None else coordinator.intake.next
 
@@ -295,6 +301,16 @@ class Owning(Service):
                 "other nodes first (headwater edge split FILTER --to NODE), or drain it with --stay"
             )
 
+    def may_hand_over(self) -> None:
+        """Raises ValueError if the store must not go to another node."""
+        self.yielding.check()
+
+    def handed_over(self, fence: Fence, done: Callable[[], None]) -> None:
+        """The store is another node's from now on; `done` is told when it has the topics, too."""
+        self.yielding.begin(fence, done)
+        self.look_soon()
+        self.declare_soon()
+
     def joined(self, node: str, end: PeerEnd) -> None:
         """It is a member from now on: first of all it is told by which view messages come."""
         self.links.post.letter(node, self, said.encode(self.owners.view))
@@ -325,6 +341,9 @@ class Owning(Service):
 
     def beat(self, now: float) -> None:
         self.splits.go_on()
+        if self.yielding.go_on():
+            self.store_id = ""
+            self.declare_soon()
 
     def has_room(self, node: str, body: bytes) -> bool:
         """A view that gives topics to this node waits for those that had them."""
@@ -448,6 +467,12 @@ class Owning(Service):
 
     # ---- orders --------------------------------------------------------------------------------------------------
 
+    def _is_linked(self, node: str) -> bool:
+        return node in self.links.up
+
+    def _give(self, node: str, filter: str, done: Callable[[bool, str], None]) -> None:
+        self.order(node, filter, False, False, done)
+
     def owner_around(self, filter: str) -> str:
         """The node of the most specific other filter that has all topics of this one. Raises ValueError."""
         table = self.owners.target()
@@ -504,6 +529,7 @@ class Owning(Service):
             if is_dry:
                 return True, f"{filter} would go {whence} to node {self.node}"
             crash_point("edge-before-claim")
+            owners.inherit(self.store_id)
             owners.claim(filter, joins, linked, self._position, time.time())
         except (Refused, InvalidTopicFilter) as error:
             return False, str(error)

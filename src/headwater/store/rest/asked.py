@@ -73,7 +73,7 @@ async def asked_of(
     places = _having(context, directory, filter)
     if not vectors and len(places) == 1:
         [place] = places
-        return None if place.id == context.store.id else _sent(request, place)
+        return None if place.id == context.own else _sent(request, place)
     passed = {id: position for id, position in begin.items() if _is_passed(known[id], position)}
     places = [each for each in places if each.id not in passed]
     if len(places) > MOST_STORES:
@@ -86,7 +86,8 @@ async def asked_of(
 
 
 def _of_one(request: Request, context: Context, directory: Directory, positions: list[str]) -> Response | None:
-    ids = {id for id in (each.rpartition(":")[0] for each in positions) if id and id != context.store.id}
+    named = (each.rpartition(":")[0] or context.store.id for each in positions)
+    ids = {id for id in named if id and id != context.own}
     if len(ids) == 1 and (place := directory.places.get(next(iter(ids)))) is not None:
         return _sent(request, place)
     return None  # what is wrong with others is said where positions are read

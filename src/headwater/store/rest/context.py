@@ -46,6 +46,11 @@ class Context:
         self.pages = asyncio.Semaphore(PAGES)
         self.others = Others(gate, peers)
 
+    @property
+    def own(self) -> str:
+        """The id of the store that this node has; "": it has none, or it went to another node, as it said last."""
+        return "" if self.others.has_gone(self.store.id) else self.store.id
+
     async def ask(self, work: Callable[..., Found], *arguments: Any) -> Found:
         """Something of the store, in a thread; what it raises becomes an answer."""
         with answering(self.store):

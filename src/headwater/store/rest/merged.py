@@ -135,7 +135,7 @@ class Merging:
         if before is not None and after is not None and before <= after + 1:
             return [], after
         query = self._query._replace(after=after, before=before)
-        if place.id == self._context.store.id:
+        if place.id == self._context.own:
             return await self._own_page(query, size)
         return await self._page_of_other(place, query, size)
 

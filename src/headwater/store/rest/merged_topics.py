@@ -86,7 +86,7 @@ def merged_page(parts: Sequence[Part], limit: int) -> Part:
 
 async def _topics(context: Context, caller: Caller, place: Place, filter: str | None, after: str, limit: int) -> Part:
     may_read = judge_of(caller)
-    if place.id == context.store.id:
+    if place.id == context.own:
         found, next_page = await context.ask(context.store.topics_page, filter, may_read, after, limit)
         return [_row(each, place.id) for each in found], next_page
     page = await context.others.ask(place, lambda reader: reader.topics_page(filter, after or None, limit))
@@ -126,7 +126,7 @@ async def latest_of_edge(context: Context, topic: str) -> bytes | None:
 
 
 async def _latest(context: Context, place: Place, topic: str) -> Row | None:
-    if place.id == context.store.id:
+    if place.id == context.own:
         found = await context.ask(context.store.latest, topic)
         return None if found is None else objects(found)[0]
     row: Row | None = await context.others.ask(place, lambda reader: reader.latest(topic))
@@ -136,7 +136,7 @@ async def _latest(context: Context, place: Place, topic: str) -> Row | None:
 async def _having(context: Context, filter: str | None) -> tuple[Directory, list[Place] | None]:
     directory = await context.others.directory()
     places = directory.holders(filter)
-    if not any(each.id != context.store.id for each in places):
+    if not any(each.id != context.own for each in places):
         return directory, None
     if context.store.id and context.store.id not in directory.places:
         places.append(Place(context.store.id, "", "", None))

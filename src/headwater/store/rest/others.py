@@ -80,6 +80,11 @@ class Others:
             self._known_until = now + self.known_for
         return self._known
 
+    def has_gone(self, store: str) -> bool:
+        """Whether this node's own store went to another one, with id and positions: what is here ends somewhere."""
+        place = self._known.places.get(store)
+        return place is not None and bool(self._known.node) and place.node not in ("", self._known.node)
+
     async def ask(self, place: Place, question: Callable[[Any], Found]) -> Found:
         """`question` gets a reader of the store. Raises Incomplete, and Refused (410) if retention was faster."""
         if not place.url:
