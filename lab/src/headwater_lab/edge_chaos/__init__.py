@@ -32,6 +32,7 @@ Order is that of clients that stay; of one that moves, only what it sent at one 
     broken.py     nodes that do not keep a promise, to be found
     episode.py    one edge over many faults, up to the verdict
     pipeline.py   the pipeline that reads all of it meanwhile
+    abstraction.py  one node becomes two tiers with its store, killed at each step of that
     receiving.py  what a receiving node costs: memory and start, with TLS
     campaign.py   all this as a part of a campaign (headwater_lab/kill_campaign.py)
 """

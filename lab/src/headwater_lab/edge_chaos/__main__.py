@@ -19,6 +19,7 @@ from typing import Final
 
 from headwater_lab.cluster_chaos.episode import MESH, NETWORKS, Setup
 from headwater_lab.cluster_chaos.nodes import DISKS
+from headwater_lab.edge_chaos.abstraction import measure as become_two_tiers
 from headwater_lab.edge_chaos.broken import BROKEN
 from headwater_lab.edge_chaos.campaign import ChaoticEdge, EdgeCampaign
 from headwater_lab.edge_chaos.episode import EdgeSetup, edge_faults
@@ -29,6 +30,7 @@ from headwater_lab.kill_campaign import parser
 
 QUICK: Final = 20
 QUICK_NODES: Final = 4
+ABSTRACTION: Final = "abstraction"
 WHOLE: Final = 100
 """Faults from which on a result is worth keeping."""
 COMMAND: Final = "nodes of edges, durability sync (forked for each life)"
@@ -44,7 +46,7 @@ def _arguments() -> argparse.Namespace:
     options.add_argument("--broken", choices=BROKEN, action="append", help="nodes that are to be found; repeat")
     options.add_argument("--pipeline", action="store_true", help="run the Spark pipeline over all of it")
     options.add_argument("--quick", action="store_true", help="20 faults, in less than two minutes")
-    options.add_argument("--no-receiving", action="store_true", help="do not measure what a receiving node costs")
+    options.add_argument("--no-receiving", action="store_true", help="neither a receiving node's cost, nor abstraction")
     options.add_argument("--heartbeat", type=float, default=0.2, help="cluster.heartbeat")
     options.add_argument("--patience", type=float, default=1.0, help="cluster.patience")
     arguments = options.parse_args()
@@ -61,10 +63,12 @@ def main() -> int:
     only = tuple(BY_NAME[each] for each in arguments.fault or ())
     cluster = Setup(next(iter(DISKS)), network, MESH, arguments.heartbeat, arguments.patience, arguments.nodes)
     if not (arguments.no_receiving or arguments.broken):
-        place = campaign.folder / RECEIVING
-        place.mkdir(parents=True)
-        campaign.keep(RECEIVING, measure(place))
-        shutil.rmtree(place)
+        for part, measured in ((RECEIVING, measure), (ABSTRACTION, become_two_tiers)):
+            place = campaign.folder / part
+            place.mkdir(parents=True)
+            campaign.keep(part, found := measured(place))
+            if not found["failures"]:
+                shutil.rmtree(place)
     for broken in arguments.broken or [""]:
         setup = EdgeSetup(cluster, broken, arguments.rate, arguments.pipeline)
         all_steps = not only and not broken
