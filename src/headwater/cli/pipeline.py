@@ -7,6 +7,7 @@ import typer
 from headwater.cli.pipeline_care import backfill, compact, remake, tables
 from headwater.cli.pipeline_erase import erase
 from headwater.cli.pipeline_query import query
+from headwater.cli.pipeline_register import register
 from headwater.cli.pipeline_run import run
 from headwater.cli.pipeline_status import status
 from headwater.cli.pipeline_submit import submit
@@ -25,4 +26,5 @@ pipeline.command()(remake)
 pipeline.command()(erase)
 pipeline.command()(compact)
 pipeline.command()(tables)
+pipeline.command()(register)
 pipeline.add_typer(submit)

@@ -61,13 +61,14 @@ def run(
         fail(command, f"process {lake.writer()} writes into {lake.folder} already; stop it, or choose another --lake.")
     with spark_session(command, lake, master, short=once) as spark, failing(command):
         from headwater.cli.pipeline_view import PipelineView
+        from headwater.pipeline.catalogs.registrar import Registrar
         from headwater.pipeline.jobs.pipeline import Pipeline, drain
         from headwater.pipeline.monitoring.monitor import Monitor
 
         pipeline = Pipeline(spark, lake, settings)
         view = PipelineView(lake, settings.source())
         monitor = Monitor(lake, settings.monitoring, settings.stored_filters)
-        pipeline.seen = monitor.saw
+        pipeline.watchers += [Registrar(lake, settings.catalog, settings.iceberg).saw, monitor.saw]
         with monitor, pipeline, stopping(pipeline, view, seconds), view.watching():
             if once:
                 drain(pipeline)

@@ -100,8 +100,8 @@ class Pipeline:
         """Set it, from any thread or a signal's handler, and the round ends after its step."""
         self.hurry = False
         """Set it, and nothing is put off to spare the disk."""
-        self.seen: Callable[[Round], None] | None = None
-        """Set it, and it is told of each round, by the thread that did it."""
+        self.watchers: list[Callable[[Round], None]] = []
+        """They are told of each round, by the thread that did it, and raise nothing."""
         self.rules = settings.rules()
         self.addresses = Addresses(settings.source())
         self.queries: list[StreamingQuery] = []
@@ -209,8 +209,8 @@ class Pipeline:
         if time.monotonic() - self._tidied >= self.settings.tidy_every:
             self._do("tidy", self._tidy, found)
         self._measure(asked, found)
-        if self.seen is not None:
-            self.seen(found)
+        for tell in self.watchers:
+            tell(found)
         return found
 
     def ask(self) -> Answers:

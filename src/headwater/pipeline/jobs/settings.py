@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from headwater.pipeline.catalogs.settings import Catalog, Iceberg, catalogs_from
 from headwater.pipeline.decoding import Rules
 from headwater.pipeline.derive.settings import Settings as Deriving
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
@@ -63,6 +64,8 @@ class Settings:
     advising: Advising = field(default_factory=Advising)
     upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
     monitoring: Monitoring = field(default_factory=Monitoring)
+    catalog: tuple[Catalog, ...] = ()
+    iceberg: Iceberg | None = None
 
     def source_options(self) -> dict[str, str]:
         """For `format("headwater")`."""
@@ -145,6 +148,10 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
         values["upkeep"] = UpkeepSettings.from_settings(values["upkeep"])
     if "monitoring" in values:
         values["monitoring"] = Monitoring.from_settings(values["monitoring"])
+    if "catalog" in values:
+        values["catalog"] = catalogs_from(values["catalog"])
+    if "iceberg" in values:
+        values["iceberg"] = Iceberg.from_settings(values["iceberg"])
     settings = Settings(**values)
     settings.source()
     settings.rules()
