@@ -29,7 +29,7 @@ from headwater_lab.chaos.history import (
     Subscribing,
     payload_of,
 )
-from headwater_lab.cluster_chaos.checker import ACKNOWLEDGED, CLOCK, Calm, ClusterChecker, Fault
+from headwater_lab.cluster_chaos.checker import ACKNOWLEDGED, CLOCK, KILL, Calm, ClusterChecker, Fault
 from headwater_lab.cluster_chaos.roving import GROUP, Member
 from headwater_lab.cluster_chaos.world import ClusterWorld
 
@@ -73,8 +73,8 @@ class Story:
         qos = 1 if note.topic.startswith("jobs") else note.qos
         return self.tell(Received(0, client, message, note.topic, qos, False, False, True, None))
 
-    def kinds(self) -> list[str]:
-        return [each.kind for each in ClusterChecker(self.history, 1.0).check()]
+    def kinds(self, may_begin_anew: bool = False) -> list[str]:
+        return [each.kind for each in ClusterChecker(self.history, 1.0, may_begin_anew).check()]
 
 
 def crew() -> Story:
@@ -188,6 +188,45 @@ def test_a_qos_2_message_twice_and_what_does_not_end_have_names_of_their_own() -
     story.receive("rover-sub", message).receive("rover-sub", message)
     story.tell(Oddity(0, "rover-sub", "never came to its end: connected"))
     assert sorted(set(story.kinds())) == ["qos2_twice", "stuck"]
+
+
+def begun_anew(qos: int) -> tuple[Story, int]:
+    """A message comes while its subscriber's session cannot be reached, and the subscriber begins anew."""
+    story = Story().tell(Calm(0, False), Fault(0, f"begins: {KILL} a")).subscriber("rover-sub", "roam/#", 2)
+    story.tell(Disconnected(0, "rover-sub"))
+    message = story.publish("roam/1", qos)
+    return story.subscriber("rover-sub", "roam/#", 2), message
+
+
+def test_a_client_that_begins_anew_is_owed_qos_1_of_its_former_session() -> None:
+    story, message = begun_anew(1)
+    assert sorted(story.kinds()) == ["lost", "session"]
+    assert story.kinds(may_begin_anew=True) == ["lost"]
+    assert story.receive("rover-sub", message).kinds(may_begin_anew=True) == []
+
+
+def test_nobody_begins_anew_while_nothing_is_wrong() -> None:
+    story, _ = begun_anew(2)
+    assert story.kinds(may_begin_anew=True) == []
+    story.tell(Calm(0, True), Disconnected(0, "rover-sub")).connect("rover-sub")
+    assert story.kinds(may_begin_anew=True) == ["session"]
+
+
+def test_whoever_began_anew_and_says_nothing_is_told_so_again() -> None:
+    story = Story().tell(Calm(0, False)).connect("rover-mortal").tell(Disconnected(0, "rover-mortal"))
+    story.connect("rover-mortal").tell(Disconnected(0, "rover-mortal"), Calm(0, True)).connect("rover-mortal")
+    assert story.kinds(may_begin_anew=True) == []
+    assert story.kinds() == ["session", "session"]
+
+
+@pytest.mark.parametrize("fault, kinds", [(f"{KILL} b", ["qos2_twice"]), ("partition b", [])])
+def test_a_client_that_began_anew_gets_qos_2_once_unless_nodes_were_apart(fault: str, kinds: list[str]) -> None:
+    """A node that is cut off cannot know that it did."""
+    story, _ = begun_anew(2)
+    message = story.tell(Fault(0, f"begins: {fault}"), Fault(0, f"is over: {fault}")).publish("roam/1", 2)
+    assert story.kinds(may_begin_anew=True) == (["lost"] if kinds else [])
+    story.receive("rover-sub", message).receive("rover-sub", message)
+    assert sorted(set(story.kinds(may_begin_anew=True))) == kinds
 
 
 def test_order_is_that_of_clients_that_stay() -> None:

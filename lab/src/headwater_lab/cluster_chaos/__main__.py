@@ -17,7 +17,7 @@ import sys
 from typing import Final
 
 from headwater_lab.cluster_chaos.campaign import ChaoticCluster
-from headwater_lab.cluster_chaos.episode import MESH, NETWORKS, SHAPES, Setup
+from headwater_lab.cluster_chaos.episode import MESH, NETWORKS, SESSION_LOST, SHAPES, Setup
 from headwater_lab.cluster_chaos.faults import KINDS, DiskFull, Faults
 from headwater_lab.cluster_chaos.nodes import DISKS
 from headwater_lab.cluster_chaos.small_disk import can_mount
@@ -37,6 +37,7 @@ def _arguments() -> argparse.Namespace:
     options.add_argument("--shape", choices=SHAPES, default=MESH, help="of the cluster; not in a mesh, nodes relay")
     options.add_argument("--fault", choices=KINDS, action="append", help="all kinds, unless said; repeat")
     options.add_argument("--nodes", type=int, choices=range(2, 8), default=0, help="of a mesh; 3 to 7, unless said")
+    options.add_argument("--session-lost", choices=SESSION_LOST, default="", help="drawn by episode, unless said")
     options.add_argument("--quick", action="store_true", help="20 faults, in less than two minutes")
     options.add_argument("--heartbeat", type=float, default=0.2, help="cluster.heartbeat")
     options.add_argument("--patience", type=float, default=1.0, help="cluster.patience")
@@ -61,6 +62,7 @@ def main() -> int:
         setup = Setup(
             *(disk, network, arguments.shape, arguments.heartbeat, arguments.patience, arguments.nodes),
             small_disks=has_small_disks,
+            session_lost=arguments.session_lost,
         )
         campaign.kill(ChaoticCluster(setup, Faults(arguments.shape == MESH, has_small_disks, only)).part())
     return campaign.end()

@@ -18,6 +18,9 @@ Theory. The rules are those of `headwater_lab.chaos.checker`, whatever node a cl
 - `stuck` is what does not go on though nothing is wrong: a cluster that does not heal, a client that cannot connect, a
   flight that does not end (episode.py has the limits).
 - With a clock that jumps nothing is known of what expires.
+- With `cluster.session_lost = "clean"` a client may begin anew, while something is wrong. What it was owed of QoS 1 it
+  still is; of QoS 2 what it was sent may be dropped, and is not judged. If nodes were cut off from each other, or
+  stopped, one of them may know an older session of the client: then it may get messages twice, and QoS 2 may be lost.
 """
 
 from __future__ import annotations
@@ -31,7 +34,17 @@ from typing import Final
 from headwater_lab.chaos.checker import KINDS, Checker, Violation
 from headwater_lab.chaos.claims import END
 from headwater_lab.chaos.draining import NEVER
-from headwater_lab.chaos.history import Connecting, Disconnected, Event, History, Leaving, Note, Received, Shown
+from headwater_lab.chaos.history import (
+    Connected,
+    Connecting,
+    Disconnected,
+    Event,
+    History,
+    Leaving,
+    Note,
+    Received,
+    Shown,
+)
 from headwater_lab.chaos.sessions import SLACK
 from headwater_lab.chaos.spans import Span
 from headwater_lab.cluster_chaos.world import home, stays
@@ -42,11 +55,18 @@ GROUP_TWICE: Final = "group_twice"
 RETAINED: Final = "retained_divergent"
 QOS2: Final = "qos2_twice"
 STUCK: Final = "stuck"
+SESSION: Final = "session"
 CLUSTER_KINDS: Final = (*KINDS, QOS2, RETAINED, WILLS_TWICE, WILLS_MISSING, GROUP_TWICE, STUCK, "node")
 CALM: Final = 1.0
 ACKNOWLEDGED: Final = 5.0
 COME_BACK_LATER: Final = ("refused with 0x88", "refused with 0x89", "refused with 0x03")
 CLOCK: Final = "clock jumps"
+KILL: Final = "kill -9"
+TERMINATE: Final = "SIGTERM"
+RESTART: Final = "rolling restart"
+BEGINS: Final = "begins: "
+DEATHS: Final = (KILL, TERMINATE, RESTART)
+"""Faults in which nodes that live hear of each other: what they begin with."""
 
 
 @dataclass(slots=True)
@@ -69,6 +89,9 @@ class Fault(Event):
 
     text: str
 
+    def is_death(self) -> bool:
+        return not self.text.startswith(BEGINS) or self.text.removeprefix(BEGINS).startswith(DEATHS)
+
 
 @dataclass(slots=True)
 class Calm(Event):
@@ -79,10 +102,16 @@ class Calm(Event):
 
 class ClusterChecker(Checker):
     """`on_the_way`: seconds for which what a node has sent may be held back, by a link that is cut or a node that is
-    stopped."""
+    stopped. `may_begin_anew`: clients whose sessions cannot be reached."""
 
-    def __init__(self, history: History, on_the_way: float) -> None:
+    def __init__(self, history: History, on_the_way: float, may_begin_anew: bool = False) -> None:
         super().__init__(history)
+        self._may_begin_anew = may_begin_anew
+        self._begun: dict[str, list[int]] = defaultdict(list)
+        """Places at which clients were told that their sessions are gone."""
+        self._fell_apart = any(isinstance(event, Fault) and not event.is_death() for event in history.events)
+        if may_begin_anew:
+            self._read_beginnings()
         self._on_the_way = SLACK + on_the_way
         self._clock_jumped = any(isinstance(event, Fault) and CLOCK in event.text for event in history.events)
         self._apart: list[tuple[str, int, int]] = []
@@ -96,7 +125,45 @@ class ClusterChecker(Checker):
         self._doubt_wills()
 
     def check(self) -> list[Violation]:
-        return [*super().check(), *self.group_twice()]
+        found = [*super().check(), *self.group_twice()]
+        if self._may_begin_anew:
+            troubles = self._troubles()
+            found = [each for each in found if each.kind != SESSION or not self._may_be_gone(each.place, troubles)]
+        return found
+
+    # ---- sessions that begin anew ------------------------------------------------------------------------------
+
+    def _read_beginnings(self) -> None:
+        """The first session of a client is none that begins anew. What one that is gone was owed comes to the next."""
+        asked: dict[str, int] = {}
+        leaving: dict[tuple[str, int], int] = {}
+        known: set[str] = set()
+        for place, event in enumerate(self.events):
+            if isinstance(event, Connecting):
+                asked[event.client] = place
+            elif isinstance(event, Connected):
+                if not event.present and event.client in known:
+                    self._begun[event.client].append(place)
+                    leaving[event.client, place] = asked[event.client]
+                known.add(event.client)
+        for client in self._begun:
+            for claim in self.claims[client]:
+                if claim.session_gone != END:
+                    claim.leaving = min(claim.leaving, leaving[client, claim.session_gone])
+                    claim.gone = claim.session_gone = END
+
+    def _may_be_gone(self, place: int, troubles: list[tuple[float, float]]) -> bool:
+        event = self.events[place]
+        if not isinstance(event, Connected) or event.present or stays(event.client):
+            return False
+        # Whoever says nothing is told so again.
+        is_silent = not self.claims[event.client] and self._begun[event.client][0] < place
+        return is_silent or any(since <= event.at < until for since, until in troubles)
+
+    def _is_in_doubt(self, client: str, place: int) -> bool:
+        """Whether QoS 2 that was published there may be lost, or come twice, because the client began anew."""
+        begun = self._begun.get(client, ())
+        return any(self._fell_apart or place < each for each in begun)
 
     def _is_short(self, note: Note) -> bool:
         """Whether it may have expired: an episode may take minutes, and what waits for a lazy client is old then."""
@@ -116,6 +183,8 @@ class ClusterChecker(Checker):
         for found in super().doubled():
             event = self.events[found.place]
             assert isinstance(event, Received)
+            if self._fell_apart and event.client in self._begun:
+                continue
             if self.history.notes[event.message].will:
                 found.kind = WILLS_TWICE
             elif event.qos == 2:
@@ -212,6 +281,8 @@ class ClusterChecker(Checker):
 
     def _owed(self, note: Note, span: Span) -> Iterator[set[str]]:
         for clients in super()._owed(note, span):
+            if note.qos == 2 and any(self._is_in_doubt(each, span.sent) for each in (*clients, note.publisher)):
+                continue
             if not any(self._were_apart(note, span, client) for client in clients):
                 yield clients
 

@@ -16,7 +16,7 @@ from headwater_lab.chaos.history import Acknowledged, Received, Sent, Settled
 from headwater_lab.chaos.lives import BrokerFailed
 from headwater_lab.chaos.subscriber import Subscriber
 from headwater_lab.chaos.visitors import Prober
-from headwater_lab.cluster_chaos.checker import Calm, ClusterChecker, Fault, Parted, Rejoined
+from headwater_lab.cluster_chaos.checker import BEGINS, Calm, ClusterChecker, Fault, Parted, Rejoined
 from headwater_lab.cluster_chaos.faults import ALONE, APART, LONGEST, FaultOf, Faults
 from headwater_lab.cluster_chaos.healing import Healing
 from headwater_lab.cluster_chaos.namespaces import Namespaces
@@ -56,6 +56,9 @@ HOP_LIMIT: Final = 15.0
 AGREE_LIMIT: Final = 45.0
 """Seconds after which all nodes have the same retained messages: nodes compare them every half minute."""
 WILL_AFTER: Final = "will_after"
+WAIT: Final = "wait"
+CLEAN: Final = "clean"
+SESSION_LOST: Final = (WAIT, CLEAN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Setup:
     size: int = 0
     """Nodes; 0: 3 to 7."""
     small_disks: bool = False
+    session_lost: str = WAIT
+    """`cluster.session_lost`; "": drawn."""
 
 
 class ClusterEpisode:
@@ -78,6 +83,7 @@ class ClusterEpisode:
         self.setup = setup
         self.folder = folder
         self.patience_of_links = setup.patience
+        self.session_lost = setup.session_lost or self.random.choice(SESSION_LOST)
         is_mesh = setup.shape == MESH
         names = self.names()
         self.network = NETWORKS[setup.network](names, folder / "network.log")
@@ -95,7 +101,7 @@ class ClusterEpisode:
             "cluster.heartbeat": setup.heartbeat,
             "cluster.patience": setup.patience,
             "cluster.method": self.random.choice(("flood", "subscribe", "bloom")),
-            "cluster.session_lost": "wait",
+            "cluster.session_lost": self.session_lost,
             "max_inflight": self.random.choice((3, 1024)),
         }
         if WILL_AFTER in ClusterSettings.model_fields:
@@ -204,7 +210,7 @@ class ClusterEpisode:
         self._heal(faults)
 
     def begin(self, fault: FaultOf) -> None:
-        self._note(f"begins: {fault}")
+        self._note(f"{BEGINS}{fault}")
         fault.begin()
         self.endure(fault)
 
@@ -347,7 +353,8 @@ class ClusterEpisode:
         self.drain.until_quiet(lambda: True)
 
     def checker(self) -> ClusterChecker:
-        return ClusterChecker(self.world.history, 2 * LONGEST * self.patience_of_links)
+        on_the_way = 2 * LONGEST * self.patience_of_links
+        return ClusterChecker(self.world.history, on_the_way, self.session_lost == CLEAN)
 
     def count(self) -> None:
         count(self.outcome.counts, self.world.history, Sent, Acknowledged, Received)
@@ -355,3 +362,4 @@ class ClusterEpisode:
         wills = {note.message for note in self.world.history.notes.values() if note.will}
         came = {each.message for each in self.world.history.events if isinstance(each, Received)}
         self.outcome.counts["wills"] = len(wills & came)
+        self.outcome.counts["begun anew"] = sum(each.begun_anew for each in self.rovers())

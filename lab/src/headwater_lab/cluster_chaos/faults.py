@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headwater.disk.crash_points import BROKER_POINTS
-from headwater_lab.cluster_chaos.checker import CLOCK
+from headwater_lab.cluster_chaos.checker import CLOCK, KILL, RESTART, TERMINATE
 from headwater_lab.cluster_chaos.small_disk import fill, make_room
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class FaultOf:
 
 
 class Kill(FaultOf):
-    kind = "kill -9"
+    kind = KILL
 
     def begin(self) -> None:
         self.episode.kill(self.nodes[0])
@@ -65,7 +65,7 @@ class Kill(FaultOf):
 class KillAtPoint(Kill):
     """The node is started with a crash point ahead of it, and dies there."""
 
-    kind = "kill -9 at a crash point"
+    kind = f"{KILL} at a crash point"
 
     def begin(self) -> None:
         node = self.nodes[0]
@@ -77,7 +77,7 @@ class KillAtPoint(Kill):
 
 
 class KillTwo(FaultOf):
-    kind = "kill -9 of two nodes"
+    kind = f"{KILL} of two nodes"
 
     def begin(self) -> None:
         for node in self.nodes:
@@ -89,7 +89,7 @@ class KillTwo(FaultOf):
 
 
 class Move(Kill):
-    kind = "kill -9, back at another port"
+    kind = f"{KILL}, back at another port"
 
     def end(self) -> None:
         self.episode.nodes[self.nodes[0]].move()
@@ -107,7 +107,7 @@ class Freeze(FaultOf):
 
 
 class Terminate(FaultOf):
-    kind = "SIGTERM"
+    kind = TERMINATE
 
     def begin(self) -> None:
         self.episode.terminate(self.nodes[0])
@@ -215,7 +215,7 @@ class DiskFull(FaultOf):
 class RollingRestart(FaultOf):
     """All nodes, one after the other, as an operator would; each waits until the one before is linked again."""
 
-    kind = "rolling restart"
+    kind = RESTART
     lasts = 0.0
 
     def begin(self) -> None:

@@ -2,8 +2,9 @@
 
 They go now and then without any reason, and when their node does not answer; whoever comes back chooses a node. With
 `cluster.session_lost = "wait"` a node refuses a client whose session is at a node that cannot be reached: it tries
-again, at any node. Two connections of one client may be there at once, because one was given up: then the node ends the
-older one. A CONNECT that a stopped node reads later is the newer one for the cluster, and the client connects again.
+again, at any node. With `"clean"` such a client begins anew. Two connections of one client may be there at once,
+because one was given up: then the node ends the older one. A CONNECT that a stopped node reads later is the newer one
+for the cluster, and the client connects again.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Rover(Client):
     node = ""
     moves = 0
     """CONNACKs of other nodes than the one before."""
+    begun_anew = 0
+    """CONNACKs that said that its session is gone."""
     _was_at = ""
     hop_from: float | None = None
     """When it sent the CONNECT of a move whose time is taken."""
@@ -81,6 +84,7 @@ class Rover(Client):
 
     def connected(self, present: bool) -> None:
         self.moves += self._was_at not in ("", self.node)
+        self.begun_anew += self._was_at != "" and not present
         self._was_at = self.node
         super().connected(present)
 
