@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -19,6 +19,9 @@ from headwater.wire.primitives import ANY_NUMBER
 
 if TYPE_CHECKING:
     from headwater.session.connection import Connection
+
+
+UNSEEN: Final = "?"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -90,7 +93,8 @@ class Session:
         self.clean_time = 0
         """The time of the last claim that asked for a new one."""
         self.lineage = ""
-        """Its first claim: what another node has of the same session has the same."""
+        """Its first claim: what another node has of the same session has the same. `UNSEEN` is before it as long as
+        nothing shows that the client knows of the session."""
         self.served_time = 0
         self.served_node = ""
         """The last claim that was answered by CONNACK: of two sessions of a client, it knows that of the later one."""
@@ -99,6 +103,12 @@ class Session:
     @property
     def online(self) -> bool:
         return self.connection is not None
+
+    @property
+    def is_unknown_to_client(self) -> bool:
+        """It began anew, in place of one that could not be reached, and nothing shows that its client has seen the
+        CONNACK that said so: it has to be told again, or would rely on subscriptions that are not here."""
+        return self.lineage.startswith(UNSEEN) and not (self.subscriptions or self.received)
 
     def flight_delivery(self, flight: Flight) -> Delivery:
         """The message of an unreleased flight, decoded now if the hot path kept only its bytes."""

@@ -10,6 +10,7 @@ from itertools import combinations
 
 import pytest
 
+from headwater.session.session import UNSEEN
 from headwater.wire.packets import Connack, Packet
 from tests.node.links.memory import BOOT, Net, Node
 from tests.node.links.test_sessions import durable
@@ -53,10 +54,11 @@ class Beginner(Roamer):
             assert self.client is not None
             session = self.client.broker.server.sessions.get(self.client_id)
             if session is not None and session.connection is self.client.channel:
-                if packet.session_present and session.lineage != self.lineage:
+                lineage = session.lineage.removeprefix(UNSEEN)
+                if packet.session_present and lineage != self.lineage:
                     self.publishing.clear()
                     self.delivered.clear()
-                self.lineage = session.lineage
+                self.lineage = lineage
         super()._take(packet)
 
 
@@ -195,6 +197,9 @@ class World:
             assert not sessions.moves.left and not sessions.claims.pending
             assert all(session.moving is None for session in node.server.sessions.values())
         assert sum("x" in node.server.sessions for node in self.net.nodes) == 1
+        self.writers[0].publish("t/1", b"last", 1)
+        self.settle()
+        assert delivered[-1] == b"last", "it believes to be subscribed"
 
     def check_order(self) -> None:
         for writer in self.writers:

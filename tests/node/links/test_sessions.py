@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headwater.node.config import Config
 from headwater.node.hooks import Refusal
 from headwater.node.links.entry import Entry
@@ -9,6 +11,7 @@ from headwater.node.persistence.recovery import end_moves
 from headwater.peering.frames.frame import Publisher
 from headwater.peering.retained.clock import NEVER_WRITTEN, Stamp
 from headwater.peering.sessions import messages as said
+from headwater.peering.sessions.messages import MAX_CUTS
 from headwater.session.connection import CONNECTED
 from headwater.wire.packets import (
     Connack,
@@ -362,6 +365,109 @@ def test_a_session_at_a_dead_node_begins_anew_and_its_messages_come_when_the_nod
     quiet(net)
 
 
+@pytest.mark.parametrize("then", ["b", "c", "b, killed in between", "b, when a is back"])
+def test_a_client_that_has_not_seen_that_its_session_began_anew_is_told_so_again(then: str) -> None:
+    """It would rely on subscriptions that it does not have."""
+    net = mesh("a", "b", "c", is_durable=True)
+    away(net, net.nodes[0], "x")
+    for wire in net.wires[:2]:
+        wire.cut()
+    unseen = begin(net.nodes[1], "x")
+    net.settle()
+    assert is_connected(unseen)
+    unseen.lose()
+    net.settle()
+    if "back" in then:
+        net.link(net.nodes[0], net.nodes[1])
+        net.link(net.nodes[0], net.nodes[2])
+        net.settle()
+    elif "killed" in then:
+        restarted(net, 1, linked_with=[2])
+    client, connack = arrive(net, net.nodes["abc".index(then[0])], "x")
+    assert not connack.session_present
+    subscribe(net, client, "t/#")
+    client, connack = arrive(net, net.nodes[2], "x")
+    assert connack.session_present, "it has said something since"
+    publish(present(net, net.nodes[2], "p"), "t/1", b"m", 1)
+    net.settle()
+    assert payloads(client) == [b"m"]
+
+
+def test_a_client_that_only_publishes_and_has_seen_that_its_session_began_anew_has_one() -> None:
+    net = mesh("a", "b", "c")
+    away(net, net.nodes[0], "x")
+    for wire in net.wires[:2]:
+        wire.cut()
+    client, connack = arrive(net, net.nodes[1], "x")
+    assert not connack.session_present
+    net.later(0.1)
+    publish(client, "u", b"m", 1)
+    client.lose()
+    _, connack = arrive(net, net.nodes[1], "x")
+    assert connack.session_present
+
+
+@pytest.mark.parametrize("session_lost", ["wait", "clean"])
+@pytest.mark.parametrize("places", ["bab", "bcbc", "bcabcb"])
+def test_a_session_moves_on_and_on_while_a_node_is_away(places: str, session_lost: str) -> None:
+    """What that node had sent before belongs to the first node, and what it sends later to the last."""
+    net = mesh("a", "b", "c", "d", is_durable=True, session_lost=session_lost)
+    d = net.nodes[3]
+    away(net, net.nodes[0], "x")
+    publishers = [present(net, node, f"p-{node.name}") for node in net.nodes]
+    away_from_d = [wire for wire in net.wires if d in wire.nodes]
+    for number, wire in enumerate(away_from_d):
+        if number:
+            wire.cut()
+    publish(publishers[3], "t/1", b"0", 2)
+    d.settle()
+    away_from_d[0].cut()
+    found, sent = [], [b"0"]
+    for place in places:
+        client, connack = arrive(net, net.nodes["abc".index(place)], "x")
+        assert (connack.reason, connack.session_present) == (0, True)
+        for publisher in publishers:
+            sent.append(b"%d" % len(sent))
+            publish(publisher, "t/1", sent[-1], 2)
+        net.settle()
+        found += acknowledge(net, client, client.packets())
+        assert [each for each in sent if int(each) % 4] == sorted(found, key=int)
+    for node in net.nodes[:3]:
+        net.link(d, node)
+    net.settle()
+    net.later(1)
+    found += acknowledge(net, client, client.packets())
+    assert sorted(found, key=int) == sent
+    assert [each for each in found if int(each) % 4 == 0] == [each for each in sent if int(each) % 4 == 0], "in order"
+    for publisher in publishers:
+        for packet in publisher.packets():
+            if isinstance(packet, Pubrec):
+                publisher.send(Pubrel(packet.packet_id))
+    quiet(net)
+    assert holders(net, "x") == [places[-1]]
+
+
+def test_how_often_a_session_moves_on_while_a_node_is_away() -> None:
+    net = mesh("a", "b", "c", is_durable=True, session_lost="wait")
+    away(net, net.nodes[0], "x")
+    for wire in net.wires[1:]:
+        wire.cut()
+    for number in range(MAX_CUTS + 1):
+        _, connack = arrive(net, net.nodes[1 - number % 2], "x")
+        assert (connack.reason, connack.session_present) == (0, True)
+    refused = begin(net.nodes[0], "x")
+    net.later(3)
+    [connack] = [each for each in refused.packets() if isinstance(each, Connack)]
+    assert connack.reason == 0x88
+    for node in net.nodes[:2]:
+        net.link(net.nodes[2], node)
+    net.settle()
+    net.later(1)
+    _, connack = arrive(net, net.nodes[0], "x")
+    assert (connack.reason, connack.session_present) == (0, True)
+    quiet(net)
+
+
 def test_or_its_client_is_refused_until_the_node_is_back() -> None:
     net = mesh("a", "b", session_lost="wait")
     a, b = net.nodes
@@ -444,6 +550,23 @@ def test_a_move_survives_kills_of_each_node() -> None:
             assert connack.session_present, (steps, victim)
             assert sorted(found) == [*sent, b"last"], (steps, victim)
             quiet(again)
+
+
+def restarted(net: Net, victim: int, linked_with: list[int]) -> None:
+    """With the default of `session_lost`."""
+    before = net.nodes[victim]
+    assert isinstance(before.broker, DurableBroker)
+    for wire in net.wires:
+        if before in wire.nodes:
+            wire.cut()
+    net.wires = [wire for wire in net.wires if before not in wire.nodes]
+    again = net.nodes[victim] = Node(before.name, before.broker.crash(), boot=BOOT + 1, sessions=True)
+    for other in net.nodes:
+        if other is not again:
+            again.links.join(other.name, is_known=True)
+    for number in linked_with:
+        net.link(again, net.nodes[number])
+    net.settle()
 
 
 def killed(net: Net, victim: int) -> Net:

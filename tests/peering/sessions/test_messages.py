@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.retained.clock import NEVER_WRITTEN, Stamp
 from headwater.peering.sessions.messages import (
+    MAX_CUTS,
     MAX_HOPS,
     MOVING,
     Answer,
     Begin,
     Claim,
     Claimed,
+    Cut,
     End,
     Held,
     Holds,
@@ -39,6 +41,7 @@ U16 = st.integers(0, 65535)
 U32 = st.integers(0, 2**32 - 1)
 STAMPS = st.builds(Stamp, st.integers(1, 2**64 - 1), NODES)
 MOVES = st.builds(Move, IDS, STAMPS)
+CUTS = st.lists(st.builds(Cut, STAMPS, NODES), max_size=MAX_CUTS).map(tuple)
 MOVED = st.builds(
     Moved, st.sampled_from([1, 2]), st.booleans(), st.just(False), U16, st.tuples(U32), IDS, st.binary(max_size=50)
 ) | st.builds(Moved, st.just(2), st.just(False), st.just(True), st.integers(1, 65535), st.just(()), IDS, st.just(b""))
@@ -66,7 +69,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         STAMPS | st.just(NEVER_WRITTEN),
     ),
     st.builds(Subscriptions, MOVES, st.lists(st.tuples(IDS, st.binary(max_size=9)), max_size=3).map(tuple)),
-    st.builds(Ready, MOVES),
+    st.builds(Ready, MOVES, CUTS),
     st.builds(
         Messages,
         MOVES,
@@ -76,8 +79,8 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     ),
     st.builds(Tail, MOVES, NODES),
     st.builds(End, MOVES),
-    st.builds(Switch, MOVES, NODES),
-    st.builds(Marker, MOVES),
+    st.builds(Switch, MOVES, NODES, CUTS),
+    st.builds(Marker, MOVES, NODES),
 )
 
 
@@ -114,6 +117,7 @@ def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
         Messages(Move("x", Stamp(1, "a")), (Moved(0, False, False, 0, (), "", b""),), ""),
         Messages(Move("x", Stamp(1, "a")), (Moved(1, False, True, 1, (), "", b""),), ""),
         Messages(Move("x", Stamp(1, "a")), (), "", MAX_HOPS + 1),
+        Ready(Move("x", Stamp(1, "a")), (Cut(Stamp(1, "b"), "c"),) * (MAX_CUTS + 1)),
     ],
 )
 def test_what_cannot_be_is_malformed(message: Message) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.links.holding import served_by
@@ -17,21 +18,26 @@ from headwater.peering.sessions.messages import (
     MAX_HOPS,
     Begin,
     Claimed,
+    Cut,
     Marker,
     Messages,
     Move,
     Moved,
+    Ready,
     Subscriptions,
     Switch,
     Tail,
 )
 from headwater.session.outbound import Flight
-from headwater.session.session import Session, SessionMove
+from headwater.session.session import UNSEEN, Session, SessionMove
 from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import RemoteProtocolError
 from headwater.wire.packets import V5, Publish
 from headwater.wire.primitives import ANY_NUMBER, FOR_EVER
+
+if TYPE_CHECKING:
+    from headwater.node.links.departing import Departures
 
 
 class Part:
@@ -50,11 +56,14 @@ class Part:
         """The old node has forgotten the session."""
         self.is_cut = True
         """Its messages are not also those of the session here. Else they may be: QoS 2 among them is dropped."""
+        self.before: tuple[Cut, ...] = ()
+        """Moves that the old node has not seen the end of."""
 
     def record(self) -> dict[str, object]:
-        marked, tails = sorted(self.marked), sorted(self.tails)
         found: dict[str, object] = {"old": self.old, "stamp": list(self.move.stamp), "base": self.is_base}
-        return {**found, "marked": marked, "tails": tails, "ended": self.has_ended, "cut": self.is_cut}
+        found.update(marked=sorted(self.marked), tails=sorted(self.tails), ended=self.has_ended, cut=self.is_cut)
+        found["before"] = [[*cut.stamp, cut.old] for cut in self.before]
+        return found
 
 
 class Arriving(SessionMove):
@@ -70,17 +79,27 @@ class Arriving(SessionMove):
         """All subscriptions are here."""
         self.is_taking = False
         """What is offered comes from an old node."""
+        self.goes_on: Callable[[], None] | None = None
+        """The session has moved on already. Called when less is still to come."""
 
     def offered(self, delivery: Delivery) -> bool:
         if delivery.qos == 0 or self.is_taking or delivery.group is not None:
             return False
-        source = self.moves.source
+        return self.keeps_off(self.moves.source, delivery)
+
+    def keeps_off(self, source: str, delivery: Delivery) -> bool:
+        """Whether what comes from that node is not for the session, or not yet."""
         if not self.is_behind_the_cut(source):
             return True  # an old node gets it
         if self.is_complete(source):
             return False
         self.hold(source, delivery)
         return True
+
+    def cuts(self) -> tuple[Cut, ...]:
+        """The moves that are not over, in their order."""
+        found = [(*part.before, Cut(part.move.stamp, part.old)) for part in self.parts.values()]
+        return tuple(dict.fromkeys(cut for cuts in found for cut in cuts))
 
     def hold(self, source: str, delivery: Delivery) -> None:
         journal = self.moves.journal
@@ -112,18 +131,21 @@ class Arriving(SessionMove):
 
 
 class Arrivals:
-    def __init__(self, moves: Moves) -> None:
+    def __init__(self, moves: Moves, departures: Departures) -> None:
         self.moves = moves
+        self.departures = departures
         self.server = moves.server
 
-    def restore(self, session: Session, fields: dict[str, Any]) -> None:
+    def restored(self, session: Session, fields: dict[str, Any]) -> Arriving:
         """One that was on its way here when the process ended."""
-        arriving = session.moving = Arriving(self.moves, session)
+        arriving = Arriving(self.moves, session)
         for kept in fields["from"]:
             part = arriving.add(Part(kept["old"], move_in(session, kept), kept["base"]))
             part.marked, part.tails, part.has_ended = set(kept["marked"]), set(kept["tails"]), kept["ended"]
             part.is_cut = kept.get("cut", True)
+            part.before = tuple(Cut(Stamp(time, node), old) for time, node, old in kept.get("before", ()))
         arriving.is_whole = fields["whole"]
+        return arriving
 
     def _arriving(self, client_id: str) -> Arriving | None:
         session = self.server.sessions.get(client_id)
@@ -131,9 +153,17 @@ class Arrivals:
         return found if isinstance(found, Arriving) else None
 
     def _part(self, old: str, move: Move) -> tuple[Arriving, Part] | None:
-        arriving = self._arriving(move.client_id)
+        arriving = self.departures.behind.get((old, move)) or self._arriving(move.client_id)
         part = None if arriving is None else arriving.parts.get((old, move))
         return None if arriving is None or part is None else (arriving, part)
+
+    def knows(self, old: str, move: Move) -> bool:
+        """The first of it has come from that node, and not the last."""
+        return self._part(old, move) is not None
+
+    def _all(self) -> list[Arriving]:
+        found = [each.moving for each in self.server.sessions.values() if isinstance(each.moving, Arriving)]
+        return [*found, *dict.fromkeys(self.departures.behind.values())]
 
     def begin(self, old: str, begin: Begin) -> None:
         move = begin.move
@@ -235,10 +265,12 @@ class Arrivals:
             server.subscribing.restore(session, subscription)
             server.subscribing.keep(session, name, subscription)
 
-    def ready(self, old: str, move: Move) -> None:
-        found = self._part(old, move)
+    def ready(self, old: str, ready: Ready) -> None:
+        found = self._part(old, ready.move)
+        part = Part(old, ready.move, False) if found is None else found[1]
+        part.before = ready.before
         if found is None:
-            self._ask_all(Part(old, move, False))  # it has moved on, and the old node waits for the cut
+            self._ask_all(part)  # it has moved on, and the old node waits for the cut
             return
         arriving, session = found[0], found[0].session
         if found[1].is_base:
@@ -257,8 +289,25 @@ class Arrivals:
     def _ask_all(self, part: Part) -> None:
         self.moves.flush()
         for node in self.moves.ends:
-            self.moves.letter(node, Switch(part.move, part.old))
-        self.moves.letter(part.old, Marker(part.move))
+            self.moves.letter(node, Switch(part.move, part.old, part.before))
+        self.mark_before(part.move.client_id, part.before)
+        self.moves.letter(part.old, Marker(part.move, part.old))
+
+    def mark_before(self, client_id: str, cuts: tuple[Cut, ...]) -> None:
+        """More than once does no harm."""
+        for cut in cuts:
+            self.mark(Move(client_id, cut.stamp), cut.old)
+
+    def mark(self, move: Move, old: str) -> None:
+        """What this node sends from here on is the affair of the new node of that move, and not of the old one."""
+        node = self.moves.node
+        for other in dict.fromkeys((old, move.stamp.node)):
+            if other != node:
+                self.moves.letter(other, Marker(move, old))
+        leaving = self.departures.leaving.get(move)
+        if leaving is not None and old == node:
+            self.departures.mark(leaving, node)
+        self.marked(node, move, old)
 
     def messages(self, taken: Messages) -> None:
         """What an old node had, or gets still."""
@@ -274,16 +323,18 @@ class Arrivals:
             arriving.is_taking = True
         parts = [] if arriving is None else [part for part in arriving.parts.values() if part.move == taken.move]
         is_cut = bool(parts) and all(part.is_cut for part in parts)
+        is_same = taken.lineage.removeprefix(UNSEEN) == session.lineage.removeprefix(UNSEEN)
         try:
             for moved in taken.messages:
-                self._take(session, moved, taken.lineage == session.lineage, is_cut)
+                self._take(session, moved, is_same, is_cut)
         finally:
             if arriving is not None:
                 arriving.is_taking = False
 
     def _send_on(self, taken: Messages) -> None:
         """The session has moved on, or has ended."""
-        newer = self.moves.newer(taken.move)
+        left_for = self.moves.left_for(taken.move.client_id)  # first where the session went from here: for the order
+        newer = left_for if left_for > taken.move.stamp else self.moves.newer(taken.move)
         on = taken._replace(hops=taken.hops + 1)
         if newer is None or on.hops > MAX_HOPS or not self.moves.letter(newer.node, on):
             self.moves.drop(len(taken.messages))
@@ -333,15 +384,12 @@ class Arrivals:
             session.outbound.quota -= 1
             self.server.delivering.resend(cast(Channel, session.connection), session, [moved.packet_id])
 
-    def marked(self, node: str, move: Move) -> None:
-        """A Marker has come from that node."""
-        arriving = self._arriving(move.client_id)
-        if arriving is not None:
-            for part in arriving.parts.values():
-                if part.move == move and node not in part.marked:
-                    part.marked.add(node)
-                    self._changed(arriving)
-                    return
+    def marked(self, node: str, move: Move, old: str) -> None:
+        """That node has marked its streams."""
+        found = self._part(old, move)
+        if found is not None and node not in found[1].marked:
+            found[1].marked.add(node)
+            self._changed(found[0])
 
     def tail(self, old: str, tail: Tail) -> None:
         found = self._part(old, tail.move)
@@ -355,6 +403,10 @@ class Arrivals:
             found[1].has_ended = True
             self._changed(found[0])
 
+    def look_at(self, arriving: Arriving) -> None:
+        """Less of it is waited for."""
+        self._changed(arriving)
+
     def give_up(self, arriving: Arriving, part: Part) -> None:
         """Nothing more is expected of this part."""
         arriving.parts.pop((part.old, part.move), None)
@@ -366,7 +418,7 @@ class Arrivals:
             # What is in front of a Marker that is still to come was with the old node.
             if part.has_ended and all(node in part.marked for node in self.moves.ends):
                 del arriving.parts[key]
-        if not arriving.parts:
+        if not arriving.parts and arriving.goes_on is None:
             session.moving = None
             self._reached_otherwise(session)
         held, arriving.held = arriving.held, []
@@ -378,6 +430,8 @@ class Arrivals:
                 arriving.is_taking = False
             else:
                 arriving.held.append((source, delivery))
+        if arriving.goes_on is not None:
+            arriving.goes_on()
         self.moves.changed(session)
         self.moves.progress(session.client_id)
 
@@ -387,25 +441,22 @@ class Arrivals:
 
     def joined(self, node: str) -> None:
         """A node is linked that may not have been asked for the cut."""
-        for session in list(self.server.sessions.values()):
-            if isinstance(session.moving, Arriving):
-                for part in session.moving.parts.values():
-                    if node not in part.marked and self.moves.node in part.marked:
-                        self.moves.letter(node, Switch(part.move, part.old))
-                    if part.old == node and not part.is_base and not part.has_ended:
-                        self.moves.letter(node, Claimed(part.move, False))  # a restart may have forgotten it
+        for arriving in self._all():
+            for part in arriving.parts.values():
+                if node not in part.marked and self.moves.node in part.marked:
+                    self.moves.letter(node, Switch(part.move, part.old, part.before))
+                if part.old == node and not part.is_base and not part.has_ended:
+                    self.moves.letter(node, Claimed(part.move, False))  # a restart may have forgotten it
 
     def forgotten(self, node: str) -> None:
         """Nothing comes from it any more."""
-        for session in list(self.server.sessions.values()):
-            arriving = session.moving
-            if isinstance(arriving, Arriving):
-                for part in [part for part in arriving.parts.values() if part.old == node]:
-                    del arriving.parts[part.old, part.move]
-                for part in arriving.parts.values():
-                    part.marked.add(node)
-                    part.tails.add(node)
-                self._changed(arriving)
+        for arriving in self._all():
+            for part in [part for part in arriving.parts.values() if part.old == node]:
+                del arriving.parts[part.old, part.move]
+            for part in arriving.parts.values():
+                part.marked.add(node)
+                part.tails.add(node)
+            self._changed(arriving)
 
 
 def move_in(session: Session, fields: dict[str, Any]) -> Move:

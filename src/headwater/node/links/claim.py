@@ -26,12 +26,14 @@ class PendingClaim:
 
 
 class Grant:
-    """`olds`: the nodes that could not be asked and have a session of the client."""
+    """`olds`: the nodes that could not be asked and have a session of the client. `begins_anew`: there may be one that
+    could not be found."""
 
-    def __init__(self, move: Move, is_clean: bool, olds: list[str]) -> None:
+    def __init__(self, move: Move, is_clean: bool, olds: list[str], begins_anew: bool = False) -> None:
         self.move = move
         self.is_clean = is_clean
         self.olds = olds
+        self.begins_anew = begins_anew
 
 
 class NextClaim:

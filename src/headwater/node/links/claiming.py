@@ -18,8 +18,20 @@ from headwater.node.protocol.server import Server
 from headwater.peering.frames.frame import MalformedFrame
 from headwater.peering.retained.clock import HybridClock
 from headwater.peering.sessions import messages as said
-from headwater.peering.sessions.messages import DENIED, HELD, MOVING, NOBODY, Answer, Claim, Claimed, End, Held, Move
-from headwater.session.session import Session
+from headwater.peering.sessions.messages import (
+    DENIED,
+    HELD,
+    MAX_CUTS,
+    MOVING,
+    NOBODY,
+    Answer,
+    Claim,
+    Claimed,
+    End,
+    Held,
+    Move,
+)
+from headwater.session.session import UNSEEN, Session
 from headwater.wire.packets import Connect
 from headwater.wire.reasons import SERVER_BUSY, SERVER_UNAVAILABLE, SESSION_TAKEN_OVER
 
@@ -62,6 +74,8 @@ class Claims:
         self.following: dict[str, NextClaim] = {}
         self.granted: dict[Channel, Grant] = {}
         """Who is about to be attached."""
+        self._unheard: dict[Channel, float] = {}
+        """Who was told that its session begins anew, and when."""
         self._begun: dict[tuple[str, str], int] = {}
         """The last claims that sessions have come by, by client id and node: the note that says so may come later."""
         self.expected: dict[str, set[str]] = {}
@@ -104,7 +118,9 @@ class Claims:
         stamp = grant.move.stamp
         session.claim_time, session.claim_node = stamp
         session.served_time, session.served_node = stamp
-        session.lineage = session.lineage or f"{stamp.time} {stamp.node}"
+        session.lineage = session.lineage or f"{UNSEEN if grant.begins_anew else ''}{stamp.time} {stamp.node}"
+        if session.is_unknown_to_client:
+            self._unheard[channel] = self.server.hot.now
         if grant.is_clean:
             session.clean_time = stamp.time
         self.holding.tell_soon(held_by(session))
@@ -117,6 +133,12 @@ class Claims:
             )
             self.moving.arrivals.anew(session, grant.move, grant.olds)
 
+    def detached(self, channel: Channel, session: Session) -> None:
+        """Whoever has said something since has seen the CONNACK; of others that is not known."""
+        told_at = self._unheard.pop(channel, None)
+        if told_at is not None and (channel.last_seen > told_at or not session.is_unknown_to_client):
+            session.lineage = session.lineage.removeprefix(UNSEEN)
+
     def _decide(self, claim: PendingClaim, is_late: bool) -> bool:
         """All have answered that could be asked. Whether the client can be served; it may have to wait."""
         move, is_clean = claim.move, claim.packet.clean_start
@@ -127,8 +149,7 @@ class Claims:
             return False  # it may be the one that the client knows
         arriving = session.moving
         if isinstance(arriving, Arriving) and not is_clean:
-            nodes = [self.node, *(node for node in self.ends if not self._is_away(node))]
-            is_served = arriving.has_its_own() if is_late else arriving.can_be_served(nodes)
+            is_served = arriving.has_its_own() if is_late else arriving.can_be_served(self._linked())
             if not is_served:
                 return False
         self.granted[claim.channel] = Grant(move, is_clean, [])
@@ -147,7 +168,8 @@ class Claims:
             is_coming = any(not self._is_away(node) and node not in claim.asked for node in olds)
             if self.lost != CLEAN or is_coming or not (is_late or are_away):
                 return False
-        self.granted[claim.channel] = Grant(move, is_clean, olds)
+        begins_anew = not is_clean and (bool(olds) or not self.holding.is_informed)
+        self.granted[claim.channel] = Grant(move, is_clean, olds, begins_anew)
         return True
 
     def _may_have_it(self, claim: PendingClaim) -> list[str]:
@@ -164,6 +186,9 @@ class Claims:
             found |= {held.stamp.node} if held.stamp.node in silent else silent
         return sorted(node for node in found if node in self.ends)
 
+    def _linked(self) -> list[str]:
+        return [self.node, *(node for node in self.ends if not self._is_away(node))]
+
     def _is_away(self, node: str) -> bool:
         """It is a member, and not linked."""
         end = self.ends.get(node)
@@ -174,9 +199,11 @@ class Claims:
         claim = self.pending.get(client_id)
         if claim is not None:
             self._look(claim)
-        session = self.server.sessions.get(client_id)
         following = self.following.get(client_id)
-        if following is not None and session is not None and not isinstance(session.moving, Arriving):
+        if following is None:
+            return
+        session = self.server.sessions.get(client_id)
+        if session is not None and self.can_go_on(session):
             if following.move.stamp > claim_of(session):
                 self._give(session, following.move, following.is_clean)
             leaving = self.moving.departures.leaving.get(following.move)
@@ -251,17 +278,30 @@ class Claims:
         if claim_of(session) > move.stamp:
             return DENIED
         if isinstance(session.moving, Arriving) and not is_clean:
-            self._give_up_those_away(session.moving)
+            self.go_on_without_those_away(move.client_id)
             if self.server.sessions.get(move.client_id) is not session:
                 return NOBODY  # it went to who had claimed it before
-        if isinstance(session.moving, Arriving) and not is_clean:
+        if not is_clean and not self.can_go_on(session):
             return self._gets_it_next(move, is_clean)
         return self._give(session, move, is_clean)
 
-    def _give_up_those_away(self, arriving: Arriving) -> None:
-        """What they have will be sent on."""
+    def can_go_on(self, session: Session) -> bool:
+        """Whether it can be sent to another node: nothing that linked nodes had for it is still to come."""
+        arriving = session.moving
+        if not isinstance(arriving, Arriving):
+            return True
+        is_one = all(part.is_base and part.is_cut for part in arriving.parts.values())
+        return is_one and arriving.can_be_served(self._linked()) and len(arriving.cuts()) <= MAX_CUTS
+
+    def go_on_without_those_away(self, client_id: str) -> None:
+        """With `lost` "clean" nobody waits for what they have: it is sent on when they are back."""
+        session = self.server.sessions.get(client_id)
+        arriving = None if session is None else session.moving
+        if session is None or not isinstance(arriving, Arriving):
+            return
         for part in list(arriving.parts.values()):
-            if self._is_away(part.old) and (not part.is_base or self.lost == CLEAN):
+            is_needed = part.is_base and (self.lost != CLEAN or self.can_go_on(session))
+            if self._is_away(part.old) and not is_needed:
                 self.moving.arrivals.give_up(arriving, part)
 
     def _gets_it_next(self, move: Move, is_clean: bool) -> int:
@@ -315,7 +355,8 @@ class Claims:
         claim = self.pending.get(client_id)
         known = answer.known
         given = known if known.node == self.node else answer.move.stamp  # it may be on its way by an earlier claim
-        if answer.outcome == HELD and self._begun.get((client_id, node), 0) < given.time:
+        has_begun = given.time <= self._begun.get((client_id, node), 0)
+        if answer.outcome == HELD and not has_begun and not self.moving.arrivals.knows(node, Move(client_id, given)):
             self.expected.setdefault(client_id, set()).add(node)
         if claim is None or claim.move != answer.move or node not in claim.asked:
             return
@@ -345,7 +386,11 @@ class Claims:
             self.answer(successor.move, self.claimed(successor.move, successor.is_clean))
 
     def answer(self, move: Move, outcome: int) -> None:
-        self.holding.tell(move.stamp.node, Answer(move, outcome, self.holding.holders.latest(move.client_id)))
+        known = self.holding.holders.latest(move.client_id)
+        left_for = self.moving.moves.left_for(move.client_id)
+        if outcome == HELD and left_for.node == move.stamp.node:
+            known = left_for  # by which it comes, or came, though there may have been a later one since
+        self.holding.tell(move.stamp.node, Answer(move, outcome, known))
 
     def _ask(self, node: str, claim: PendingClaim) -> bool:
         return self._note(node, Claim(claim.move, claim.packet.clean_start))
@@ -367,6 +412,9 @@ class Claims:
             if node in claim.asked:
                 claim.asked.discard(node)
                 self._look(claim)
+        for client_id in list(self.following):
+            self.go_on_without_those_away(client_id)
+            self.progress(client_id)  # it is not waited for any more
 
     def told(self, node: str, held: Held) -> None:
         """A node has a session. Of one that is here as well, whoever has the later claim gets the other one."""

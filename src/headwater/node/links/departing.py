@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from headwater.message import NEVER, Delivery
+from headwater.node.links.arriving import Arriving
 from headwater.node.links.holding import served_by
 from headwater.node.links.moves import MUCH, Moves
 from headwater.node.links.unloading import moved_of, take_some
@@ -17,6 +18,8 @@ from headwater.session.session import Session, SessionMove
 from headwater.wire.reasons import SESSION_TAKEN_OVER
 
 log = logging.getLogger("headwater.cluster")
+
+MOST_EARLY: Final = 10_000
 
 
 class Leaving(SessionMove):
@@ -31,15 +34,29 @@ class Leaving(SessionMove):
         self.tails: list[str] = []
         """Nodes that have marked their streams, which the new node is still to be told."""
         self.is_shipping = False
+        self.arriving: Arriving | None = None
+        """It goes on before it was here altogether: what is still to come."""
 
     def offered(self, delivery: Delivery) -> bool:
-        if delivery.qos == 0 or (delivery.group is None and self.departures.moves.source in self.marked):
+        if delivery.qos == 0:
             return True
+        arriving, source = self.arriving, self.departures.moves.source
+        if delivery.group is None and (arriving is None or not arriving.is_taking):
+            if source in self.marked:
+                return True
+            if arriving is not None and arriving.keeps_off(source, delivery):
+                return True
         self.departures.ship_soon(self)
         return False
 
     def record(self) -> dict[str, object]:
-        return {"to": self.to, "stamp": list(self.move.stamp), "marked": sorted(self.marked), "tails": self.tails}
+        found: dict[str, object] = {
+            "to": self.to,
+            "stamp": list(self.move.stamp),
+            "marked": sorted(self.marked),
+            "tails": self.tails,
+        }
+        return found if self.arriving is None else {**found, "behind": self.arriving.record()}
 
 
 class Departures:
@@ -47,13 +64,32 @@ class Departures:
         self.moves = moves
         self.server = moves.server
         self.leaving: dict[Move, Leaving] = {}
+        self.behind: dict[tuple[str, Move], Arriving] = {}
+        """Parts of sessions that have gone on before all of these was here."""
+        self._early: dict[Move, list[str]] = {}
+        """Nodes that have marked their streams for a move of which there is nothing here yet: an older session may
+        still come, and go that way."""
 
-    def restore(self, session: Session, move: Move, fields: dict[str, Any]) -> None:
+    def restore(self, session: Session, move: Move, fields: dict[str, Any]) -> Leaving:
         """One that was on its way when the process ended."""
         leaving = Leaving(self, session, move)
         leaving.marked, leaving.tails = set(fields["marked"]), list(fields["tails"])
         session.moving = self.leaving[move] = leaving
         self.moves.left[move] = leaving.to
+        self.ship_soon(leaving)
+        return leaving
+
+    def go_on_behind(self, leaving: Leaving, arriving: Arriving) -> None:
+        """What is still to come of the session goes the same way as the session."""
+        leaving.arriving = arriving
+        arriving.goes_on = lambda: self._went_on(leaving, arriving)
+        self.behind.update(dict.fromkeys(arriving.parts, arriving))
+
+    def _went_on(self, leaving: Leaving, arriving: Arriving) -> None:
+        """There is less to come."""
+        self.behind = {key: each for key, each in self.behind.items() if each is not arriving or key in arriving.parts}
+        if not arriving.parts:
+            leaving.arriving = None
         self.ship_soon(leaving)
 
     def leave(self, session: Session, move: Move) -> bool:
@@ -71,7 +107,11 @@ class Departures:
         del server.sessions[session.client_id]
         leaving = self.leaving[move] = Leaving(self, session, move)
         self.moves.left[move] = leaving.to
-        session.moving = leaving
+        before, session.moving = session.moving, leaving
+        if isinstance(before, Arriving):
+            self.go_on_behind(leaving, before)
+        for node in self._early.pop(move, ()):
+            self.mark(leaving, node)
         session.expires_at = NEVER
         self._write(leaving, remaining)
         server.retained_sender.forget(session)
@@ -101,7 +141,7 @@ class Departures:
                 self.moves.letter(leaving.to, Subscriptions(move, tuple(some)))
                 some, size = [], 0
         self.moves.letter(leaving.to, Subscriptions(move, tuple(some)))
-        self.moves.letter(leaving.to, Ready(move))
+        self.moves.letter(leaving.to, Ready(move, () if leaving.arriving is None else leaving.arriving.cuts()))
 
     def ship_soon(self, leaving: Leaving) -> None:
         if not leaving.is_shipping:
@@ -119,12 +159,14 @@ class Departures:
             self.moves.letter(leaving.to, Messages(leaving.move, tuple(found), leaving.session.lineage))
             return True
         leaving.is_shipping = False
-        for node in leaving.tails:
+        arriving = leaving.arriving
+        tails = [node for node in leaving.tails if arriving is None or arriving.is_complete(node)]
+        for node in tails:
             self.moves.letter(leaving.to, Tail(leaving.move, node))
-        if leaving.tails:
+        if tails:
+            leaving.tails = [node for node in leaving.tails if node not in tails]
             self.moves.changed(leaving.session)
-        leaving.tails = []
-        if all(node in leaving.marked for node in (self.moves.node, *self.moves.ends)):
+        if arriving is None and all(node in leaving.marked for node in (self.moves.node, *self.moves.ends)):
             self._left(leaving)
         return False
 
@@ -148,6 +190,16 @@ class Departures:
         session.moving = None
         server.ending.remove(session)
 
+    def marked(self, node: str, move: Move) -> None:
+        """A Marker has come from that node."""
+        leaving = self.leaving.get(move)
+        if leaving is not None:
+            self.mark(leaving, node)
+            return
+        self._early.setdefault(move, []).append(node)
+        if len(self._early) > MOST_EARLY:
+            del self._early[next(iter(self._early))]
+
     def mark(self, leaving: Leaving, node: str) -> None:
         """Nothing behind this point of what comes from that node is for the session that leaves."""
         if node not in leaving.marked:
@@ -156,7 +208,7 @@ class Departures:
             self.moves.changed(leaving.session)
             self.ship_soon(leaving)
 
-    def all_mark(self, node: str) -> None:
+    def forgotten(self, node: str) -> None:
         """It is no member any more: nothing comes from it."""
         for leaving in list(self.leaving.values()):
             if leaving.to == node:
@@ -169,6 +221,7 @@ class Departures:
         del self.leaving[leaving.move]
         del self.moves.left[leaving.move]
         leaving.session.moving = None
+        self.behind = {key: each for key, each in self.behind.items() if each is not leaving.arriving}
         log.warning(
             "node %s was forgotten, and with it the session of %.200r, which had moved there",
             *(leaving.to, leaving.session.client_id),

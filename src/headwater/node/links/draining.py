@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Final
 from headwater.node.bridge.inside import PREFIX
 from headwater.node.hooks import Refusal
 from headwater.node.links.arriving import Arriving
-from headwater.node.links.claiming import CLEAN
 from headwater.node.links.entry import OWN, Entry
 from headwater.node.links.holding import SESSIONS, claim_of
 from headwater.node.links.view import DRAINED, DRAINING, DrainView
@@ -273,20 +272,14 @@ class Draining:
             return False
         arriving = session.moving
         if isinstance(arriving, Arriving):
-            self._give_up_those_away(arriving, sessions)
-            return session.moving is None and self._server.sessions.get(session.client_id) is session
+            sessions.claims.go_on_without_those_away(session.client_id)
+            if self._server.sessions.get(session.client_id) is not session or not sessions.claims.can_go_on(session):
+                return False
         if session in self._server.ending.wills:
             if now < self._began + LONGEST_WILL_WAIT:
                 return False
             self._server.ending.publish_will(session)
         return now >= self._disconnected.get(session, self._began - TAKE_ALONG) + TAKE_ALONG
-
-    def _give_up_those_away(self, arriving: Arriving, sessions: Sessions) -> None:
-        """A session that is not all here yet goes on when it is; what nodes have that are away is sent after it."""
-        for part in list(arriving.parts.values()):
-            end = self._links.spooling.ends.get(part.old)
-            if (end is None or end.channel is None) and (not part.is_base or sessions.claims.lost == CLEAN):
-                sessions.moving.arrivals.give_up(arriving, part)
 
     def _push(self, session: Session, node: str, sessions: Sessions) -> None:
         """As if its client had come to that node."""

@@ -94,6 +94,10 @@ class Entry(SessionGate):
         if self._behind is not None:
             self._behind.attached(channel, session)
 
+    def detached(self, channel: Channel, session: Session) -> None:
+        if self._behind is not None:
+            self._behind.detached(channel, session)
+
     def ended(self, session: Session) -> None:
         if self._behind is not None:
             self._behind.ended(session)

@@ -20,18 +20,23 @@ made for a session that begins anew at the new node (`cluster.session_lost = "cl
 when it is back: only messages then, because the client was told that its session is gone. Flights of QoS 2 are dropped
 then, and counted: the client may have had them.
 
+A session moves on before all is over, since a node may be away for long: it is enough that nothing is missing of the
+nodes that are linked. What is open of the earlier move stays with the node in the middle: it passes on what the first
+one still has, and says that a node's part is complete when both are. A node marks its streams for the earlier move
+first, whichever Switch comes first: so no message is taken twice.
+
 A crash in the middle of a move finds it on disk, with the session (`record`). Held messages are on disk with the
 others of the session, so after such a crash they may come before what the old node still has.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from headwater.node.links.arriving import Arrivals, move_in
 from headwater.node.links.departing import Departures
 from headwater.node.links.moves import Moves
-from headwater.peering.sessions.messages import Marker, Move, Switch
+from headwater.peering.sessions.messages import Marker, Switch
 from headwater.session.session import RecoveredMove
 
 
@@ -41,38 +46,34 @@ class Moving:
     def __init__(self, moves: Moves) -> None:
         self.moves = moves
         self.departures = Departures(moves)
-        self.arrivals = Arrivals(moves)
+        self.arrivals = Arrivals(moves, self.departures)
 
     def start(self) -> None:
         """Go on with what was on disk."""
         server = self.moves.server
         for session in server.moved:
-            fields = cast(RecoveredMove, session.moving).fields
-            self.departures.restore(session, move_in(session, fields), fields)
+            fields: dict[str, Any] = cast(RecoveredMove, session.moving).fields
+            leaving = self.departures.restore(session, move_in(session, fields), fields)
+            if "behind" in fields:
+                self.departures.go_on_behind(leaving, self.arrivals.restored(session, fields["behind"]))
         server.moved = []
         for session in server.sessions.values():
             if isinstance(session.moving, RecoveredMove):
-                self.arrivals.restore(session, session.moving.fields)
+                session.moving = self.arrivals.restored(session, session.moving.fields)
 
     def switch(self, switch: Switch) -> None:
         """From here on, what this node sends is the new node's affair."""
-        node = self.moves.node
         self.moves.flush()
-        for other in dict.fromkeys((switch.old, switch.move.stamp.node)):
-            if other != node:
-                self.moves.letter(other, Marker(switch.move))
-        leaving = self.departures.leaving.get(switch.move)
-        if leaving is not None and switch.old == node:
-            self.departures.mark(leaving, node)
+        self.arrivals.mark_before(switch.move.client_id, switch.before)
+        self.arrivals.mark(switch.move, switch.old)
 
-    def marked(self, node: str, move: Move) -> None:
-        """A Marker has come from that node."""
-        leaving = self.departures.leaving.get(move)
-        if leaving is not None:
-            self.departures.mark(leaving, node)
-        self.arrivals.marked(node, move)
+    def marked(self, node: str, marker: Marker) -> None:
+        """It has come from that node."""
+        if marker.old == self.moves.node:
+            self.departures.marked(node, marker.move)
+        self.arrivals.marked(node, marker.move, marker.old)
 
     def forgotten(self, node: str) -> None:
         """It is no member any more."""
-        self.departures.all_mark(node)
+        self.departures.forgotten(node)
         self.arrivals.forgotten(node)

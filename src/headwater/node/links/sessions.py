@@ -46,7 +46,7 @@ from headwater.peering.sessions.messages import (
     Switch,
     Tail,
 )
-from headwater.session.session import Session
+from headwater.session.session import UNSEEN, Session
 from headwater.wire.packets import Connect
 
 
@@ -77,6 +77,8 @@ class Sessions(Service):
         clock = self.claims.clock
         for session in self.server.sessions.values():
             clock.last = max(clock.last, session.claim_time if session.claim_node == self.node else 0)
+            if not session.is_unknown_to_client:
+                session.lineage = session.lineage.removeprefix(UNSEEN)  # killed before that was on disk
         self.server.gate = _Gate(self)
 
     def ended(self, session: Session) -> None:
@@ -159,7 +161,7 @@ class Sessions(Service):
         elif isinstance(message, Subscriptions):
             arrivals.subscriptions(node, message)
         elif isinstance(message, Ready):
-            arrivals.ready(node, message.move)
+            arrivals.ready(node, message)
         elif isinstance(message, Messages):
             arrivals.messages(message)
         elif isinstance(message, Tail):
@@ -173,7 +175,7 @@ class Sessions(Service):
         else:
             assert isinstance(message, Marker)
             self.claims.marked(node, message.move)
-            self.moving.marked(node, message.move)
+            self.moving.marked(node, message)
 
 
 class _Gate(SessionGate):
@@ -188,6 +190,9 @@ class _Gate(SessionGate):
 
     def attached(self, channel: Channel, session: Session) -> None:
         self.sessions.claims.attached(channel, session)
+
+    def detached(self, channel: Channel, session: Session) -> None:
+        self.sessions.claims.detached(channel, session)
 
     def ended(self, session: Session) -> None:
         self.sessions.ended(session)

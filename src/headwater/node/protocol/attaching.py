@@ -122,6 +122,8 @@ class Attaching:
             return
         core = self.core
         session.connection = None
+        if core.gate is not None:
+            core.gate.detached(channel, session)
         self.retained_sender.pause(session)
         self.connected -= 1
         session.outbound.disconnected()

@@ -336,7 +336,7 @@ class Connecting:
             properties.authentication_method = channel.authentication_method
             properties.authentication_data = auth_data
         session = self.attaching.take_over(channel, packet)
-        present = session is not None
+        present = session is not None and not session.is_unknown_to_client
         if session is None:
             session = self.attaching.new_session(channel.client_id)
         self.attaching.attach(channel, session, packet)

@@ -100,6 +100,9 @@ class SessionGate:
     def attached(self, channel: Channel, session: Session) -> None:
         raise NotImplementedError
 
+    def detached(self, channel: Channel, session: Session) -> None:
+        raise NotImplementedError
+
     def ended(self, session: Session) -> None:
         raise NotImplementedError
 

@@ -28,6 +28,7 @@ MOVING: Final = 3
 here to another node."""
 MAX_IDENTIFIERS: Final = 4096
 MAX_HOPS: Final = 8
+MAX_CUTS: Final = 8
 _ENTRY: Final = struct.Struct("!BHH")
 
 _QOS: Final = 0x03
@@ -105,8 +106,19 @@ class Subscriptions(NamedTuple):
     subscriptions: tuple[tuple[str, bytes], ...]
 
 
+class Cut(NamedTuple):
+    """An earlier move of the same client, which is not over: not all nodes have marked their streams. `stamp` is that
+    of its claim."""
+
+    stamp: Stamp
+    old: str
+
+
 class Ready(NamedTuple):
+    """`before`: what the old node has not seen the end of."""
+
     move: Move
+    before: tuple[Cut, ...] = ()
 
 
 class Moved(NamedTuple):
@@ -143,16 +155,18 @@ class End(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """Whoever gets this marks its streams to the old node and to the new one."""
+    """Whoever gets this marks its streams to the old node and to the new one; first for the moves `before` it."""
 
     move: Move
     old: str
+    before: tuple[Cut, ...] = ()
 
 
 class Marker(NamedTuple):
     """Messages of who sends this, behind it, are the new node's affair."""
 
     move: Move
+    old: str
 
 
 Message = (
@@ -243,9 +257,17 @@ def _rest(message: Message) -> bytes:
         return head + b"".join(map(_moved, message.messages))
     if isinstance(message, Tail):
         return short(message.node)
-    if isinstance(message, Switch):
+    if isinstance(message, Marker):
         return short(message.old)
+    if isinstance(message, Switch):
+        return short(message.old) + _cuts(message.before)
+    if isinstance(message, Ready):
+        return _cuts(message.before)
     return b""
+
+
+def _cuts(cuts: tuple[Cut, ...]) -> bytes:
+    return bytes((len(cuts),)) + b"".join(_stamp(cut.stamp) + short(cut.old) for cut in cuts)
 
 
 def _moved(moved: Moved) -> bytes:
@@ -295,10 +317,14 @@ def _read(kind: type, fields: Fields) -> Message:
     if kind is Tail:
         return Tail(move, fields.node())
     if kind is Switch:
-        return Switch(move, fields.node())
+        return Switch(move, fields.node(), _read_cuts(fields))
     if kind is Ready:
-        return Ready(move)
-    return End(move) if kind is End else Marker(move)
+        return Ready(move, _read_cuts(fields))
+    return End(move) if kind is End else Marker(move, fields.node())
+
+
+def _read_cuts(fields: Fields) -> tuple[Cut, ...]:
+    return tuple(Cut(_read_stamp(fields), fields.node()) for _ in range(_at_most(fields.u8(), MAX_CUTS)))
 
 
 def _read_held(fields: Fields) -> Held:
