@@ -344,6 +344,7 @@ class ClusterEpisode:
     def come_back(self) -> None:
         """After a peaceful end nothing is left to deliver."""
         self.world.note(Settled(self.world.now))
+        self._calm(False)  # nodes start one after the other
         for name in self.nodes:
             self.terminate(name)
         for name in self.nodes:
