@@ -65,6 +65,7 @@ def values(annotation: Any, constraints: list[Any]) -> str:
     boolean = "true, false"
     words = {"str": "text", "int": "whole number", "float": "number", "bool": boolean, "bool | None": boolean}
     words |= {"dict[str, int]": "table of whole numbers", "dict[str, str]": "table of texts", "SecretStr": "text"}
+    words["dict[str, pydantic.types.SecretStr]"] = "table of texts"
     words |= {"list[str]": "list of texts", "str | None": "text", "int | None": "whole number"}
     return ", ".join([words.get(name, name), *bounds])
 

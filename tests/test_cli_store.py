@@ -9,7 +9,8 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow
@@ -295,3 +296,45 @@ def test_a_fleet_stops_when_told_to(node: RunningNode) -> None:
         _, said = fleet.communicate(timeout=PATIENCE)
     assert fleet.returncode == 0
     assert "messages in" in said
+
+
+def test_what_has_gone_to_object_storage(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    words = ["--set", "store.id=s1", "--set", f"store.history.url={place.as_uri()}", "--set", "store.history.after=0.5"]
+    with RunningNode(tmp_path, options=[*words, "--set", "store.keep_for=1.0"]) as node:
+        of = ("--url", node.url)
+        assert headwater("fleet", "-p", node.port, "--rate", 1000, "-C", MESSAGES, "-q", 1).returncode == 0
+        before = invoke("store", "query", *of, "-f", "ndjson")[1]
+        reader = StoreReader(node.url)
+        wait_until(lambda: reader.status()["disk_first"] == MESSAGES + 1)
+        code, said, _ = invoke("store", "history", "status", *of, "--json")
+        assert code == 0
+        assert (json.loads(said)["first"], json.loads(said)["end"]) == (1, MESSAGES + 1)
+        code, said, _ = invoke("store", "history", "status", *of)
+        assert code == 0
+        assert f"messages   {MESSAGES} in " in said
+        assert f"positions  1 to {MESSAGES}\n" in said
+        assert invoke("store", "query", *of, "-f", "ndjson")[1] == before
+        direct = invoke("store", "query", *of, "--direct", "-f", "arrow", "-o", str(tmp_path / "out.arrow"))
+        assert direct[0] == 0
+        assert pyarrow.ipc.open_stream((tmp_path / "out.arrow").read_bytes()).read_all().num_rows == MESSAGES
+        assert "history" in invoke("store", "stats", *of)[1]
+        mirror = ("edge", "mirror", "-p", node.port, "--rest", node.url, "--direct", "-o", tmp_path / "all.ndjson")
+        mirrored = headwater(*mirror, "--until-complete", "--interval", "0.1")
+        assert mirrored.returncode == 0, mirrored.stderr
+        assert [json.loads(line)["position"] for line in (tmp_path / "all.ndjson").read_text().splitlines()] == list(
+            range(1, MESSAGES + 1)
+        )
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_node_whose_messages_stay(node: RunningNode) -> None:
+    code, _, said = invoke("store", "history", "status", "--url", node.url)
+    assert code == 1
+    assert "nothing goes to object storage; set store.history.url" in said

@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, list[str]] = {
     "node": [*BELOW_NODE, "client", "build_info"],
     "pipeline": [
         *("message", "routing.topics", "disk.crash_points", "store.columns", "store.arrow_schema", "store.reader"),
-        *("store.asking", "store.directory", "store.vector"),
+        *("store.asking", "store.direct", "store.directory", "store.vector"),
         *("client", "suggestion", "objects", "metric", "prometheus", "web"),
     ],
     "fleet": ["wire", "routing.topics", "store.entry", "client"],
@@ -63,7 +63,8 @@ MAY_IMPORT: dict[str, list[str]] = {
 INSIDE_NODE: dict[str, str] = {
     "settings": """config settings web_settings condition_settings edge_settings toml_text hooks
         access.settings access.errors access.filters advice.settings bridge.settings forwarding.settings links.settings
-        links.view delivery.settings delivery.rest_settings transports.settings mosquitto mosquitto.* proxy.settings""",
+        links.view delivery.settings delivery.history_settings delivery.rest_settings transports.settings mosquitto
+        mosquitto.* proxy.settings""",
     "sockets and turns": """plane plane.* destinations destinations.destination transports transports.direct
         transports.sockets transports.tls transports.upgrade transports.websocket transports.proxy_protocol
         transports.contexts transports.listener""",
@@ -80,8 +81,8 @@ INSIDE_NODE: dict[str, str] = {
         bridge.bridge bridge.bridges bridge.converting bridge.mapping bridge.orphans bridge.preparing bridge.pump
         bridge.using bridge.view forwarding forwarding.forwards forwarding.preparing forwarding.converting
         forwarding.using forwarding.view persistence.committing persistence.recovery persistence.persistence
-        delivery.trimming delivery.handing_over delivery.opening persistence.storage transports.accepting
-        transports.handshakes links links.* proxy proxy.*""",
+        delivery.trimming delivery.history delivery.history_child delivery.handing_over delivery.opening
+        persistence.storage transports.accepting transports.handshakes links links.* proxy proxy.*""",
     "operations": """ broker run operations operations.* delivery.gate
         delivery.caller delivery.credentials delivery.desk delivery.listening delivery.peers delivery.serving admin
         admin.* http http.* workers workers.*""",

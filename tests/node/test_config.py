@@ -36,6 +36,8 @@ OTHER: dict[str, Any] = {
     "store.keep_bytes": 5000,
     "store.hard_keep_for": 60.5,
     "store.hard_keep_bytes": 5000,
+    "store.history.url": "file:///other",
+    "store.history.options": {"AWS_REGION": SecretStr("eu-north-1")},
     "store.cache_bytes": 1 << 21,
     "rest.token": SecretStr(TOKEN),
     "rest.peer_token": SecretStr(TOKEN),

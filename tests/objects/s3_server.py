@@ -1,66 +1,7 @@
-"""An S3 server as a process of its own: moto's. It knows `If-None-Match` and `If-Match`, and forgets all at its end."""
+"""An S3 server as a process of its own, which the lab has, too."""
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import count
+from headwater_lab.s3_server import S3Server, s3_server
 
-_buckets = count(1)
-PATIENCE = 60.0
-
-
-class S3Server:
-    """Use it as a context. `bucket()` makes a new one and gives its URL, to be opened with `options`."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def options(self, port: int | None = None) -> dict[str, str]:
-        """Through another port, if something stands between."""
-        return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port or self.port}",
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "someone",
-            "AWS_SECRET_ACCESS_KEY": "hush-hush",
-            "AWS_REGION": "us-east-1",
-        }
-
-    def bucket(self) -> str:
-        name = f"bucket-{next(_buckets)}-{time.time_ns():x}"
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/{name}", method="PUT")
-        with urllib.request.urlopen(request):
-            return f"s3://{name}"
-
-
-@contextmanager
-def s3_server() -> Iterator[S3Server]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        _await(process, port)
-        yield S3Server(port)
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _await(process: subprocess.Popen[bytes], port: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            if process.poll() is not None or time.monotonic() > end:
-                process.kill()
-                raise RuntimeError(f"the S3 server did not start: {process.communicate()[1].decode()}") from None
-            time.sleep(0.05)
+__all__ = ["S3Server", "s3_server"]

@@ -30,6 +30,10 @@ class Beside(Primary):
         return self.store.next
 
     @property
+    def reachable(self) -> int:
+        return self.store.reachable
+
+    @property
     def held(self) -> Held:
         return Held(*self.store.statistics()[3:])
 

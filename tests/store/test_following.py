@@ -220,3 +220,17 @@ def test_how_much_there_is_costs_no_look(
     assert follower.reader("spark").lost > 0
     assert follower.statistics() == store.statistics()
     assert len(looks) == 1
+
+
+def test_what_readers_lost_in_object_storage_is_seen(tmp_path: Path) -> None:
+    store = DiskStore(tmp_path / "s", block_messages=10, seal_in_background=False, has_history=True)
+    follower = followed(tmp_path / "s", store)
+    written(store, 30)
+    follower.commit("r", 5)
+    assert follower.reader("r").lost == 0
+    store.moved(1, 21)
+    store.trim(at(1000))
+    store.moved(11, 21)
+    assert follower.reader("r")[1:3] == store.reader("r")[1:3]
+    follower.close()
+    store.close()

@@ -105,7 +105,7 @@ def test_exactly_what_has_to_go_goes(
         behind = rest + sum(extent.size for extent in laid[index:])
         return (age is not None and now - laid[index].newest > age) or (size is not None and behind > size)
 
-    age, size, hard_age, hard_size = retention
+    age, size, hard_age, hard_size, _ = retention
     hard_age = None if hard_age is None else max(hard_age, age or 0)
     hard_size = None if hard_size is None else max(hard_size, size or 0)
 

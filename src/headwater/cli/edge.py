@@ -72,6 +72,9 @@ def mirror(
     token: Annotated[
         str | None, typer.Option("--token", envvar="HEADWATER_REST__TOKEN", help="For REST, instead of -u and -P.")
     ] = None,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Read what the node has in object storage from there (docs/store.md).")
+    ] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.01, help="Seconds between comparisons.")] = 1.0,
     start: Annotated[
         Start, typer.Option("--start", help="With all that the node has, or with what comes from now on.")
@@ -103,7 +106,7 @@ def mirror(
     client = connection.make_client(parse_properties(connection.property_options or []), reconnect=Reconnect())
     wishes = Wishes(filters, qos, interval, start.value, reader, seconds, until_complete)
     shown = Shown(connection.quiet or as_json)
-    mirror = Mirror(client, _reader(connection, rest, token), _output(out, format), wishes, shown)
+    mirror = Mirror(client, _reader(connection, rest, token, direct), _output(out, format), wishes, shown)
     with shown:
         status = run("edge mirror", _mirror(mirror), connection)
     report = mirror.report()
@@ -114,7 +117,8 @@ def mirror(
     raise typer.Exit(status or (GENERAL if report.lost else 0))
 
 
-def _reader(connection: ConnectionOptions, rest: str | None, token: str | None) -> StoreReader:
+def _reader(connection: ConnectionOptions, rest: str | None, token: str | None, direct: bool) -> StoreReader:
+    from headwater.store.direct import Direct
     from headwater.store.reader import StoreReader
 
     target = connection.target()
@@ -126,7 +130,14 @@ def _reader(connection: ConnectionOptions, rest: str | None, token: str | None) 
         rest = f"{scheme}://{host}:{REST_PORT}"
     user = None if token is not None else target.user
     try:
-        return StoreReader(rest, token=token, user=user, password=target.password, ca=connection.cafile)
+        return StoreReader(
+            rest,
+            token=token,
+            user=user,
+            password=target.password,
+            ca=connection.cafile,
+            direct=Direct() if direct else None,
+        )
     except ValueError as error:
         raise typer.BadParameter(f"--rest: {error}.") from None
 

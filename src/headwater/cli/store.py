@@ -1,4 +1,4 @@
-"""`headwater store stats|query|tail|readers|compact`: what a node has stored (docs/store.md)."""
+"""`headwater store stats|query|tail|readers|history|compact`: what a node has stored (docs/store.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ import typer
 from headwater.cli.failure import fail
 from headwater.cli.options import with_options
 from headwater.cli.stored import Asked, AskedWrongly, Local, Remote, Source, opened
-from headwater.cli.stored_output import one_line, print_messages, print_statistics, print_table, write_messages
+from headwater.cli.stored_output import (
+    one_line,
+    print_history,
+    print_messages,
+    print_statistics,
+    print_table,
+    write_messages,
+)
 
 if TYPE_CHECKING:
     from headwater.store.reader import StoreReader
@@ -52,6 +59,9 @@ class StoreOptions:
     user: Annotated[str | None, typer.Option("-u", "--username", help="User name, with -P.")] = None
     password: Annotated[str | None, typer.Option("-P", "--pw", help="Password.")] = None
     cafile: Annotated[str | None, typer.Option("--cafile", help="Trust the certificates in this file (https).")] = None
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Read what is in object storage from there, not through the node (Arrow).")
+    ] = False
 
     @contextmanager
     def source(self, command: str) -> Iterator[Source]:
@@ -68,12 +78,19 @@ class StoreOptions:
 
     def reader(self, command: str) -> StoreReader:
         try:
+            from headwater.store.direct import Direct
             from headwater.store.reader import StoreReader
         except ImportError as error:
             fail(command, f"{error.name} is needed (pip install 'headwater[store]').")
         try:
             return StoreReader(
-                self.url or URL, token=self.token, user=self.user, password=self.password, ca=self.cafile, retries=1
+                self.url or URL,
+                token=self.token,
+                user=self.user,
+                password=self.password,
+                ca=self.cafile,
+                retries=1,
+                direct=Direct() if self.direct else None,
             )
         except ValueError as error:
             raise typer.BadParameter(f"{error}.") from None
@@ -184,6 +201,33 @@ def readers(
         print(json.dumps(found))
     else:
         print_table(("name", "position", "lag", "lost", "created", "committed"), found)
+
+
+history = typer.Typer(
+    name="history",
+    help="What has gone from a store to object storage.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+store.add_typer(history)
+
+
+@history.command("status")
+@with_store_options
+def history_status(of: StoreOptions, as_json: AsJson = False) -> None:
+    """How much is there, what waits, and whether object storage is away. Exit status 1 if it is."""
+    if of.data_dir is not None:
+        raise typer.BadParameter("a node that runs knows; give --url.")
+    with _failing("store history status"):
+        found = of.reader("store history status").status()
+    history = found["history"]
+    if history is None:
+        fail("store history status", "nothing goes to object storage; set store.history.url.")
+    if as_json:
+        print(json.dumps({"store": found["id"], "disk_first": found["disk_first"], "next": found["next"], **history}))
+    else:
+        print_history(found)
+    raise typer.Exit(1 if history["failure"] else 0)
 
 
 @store.command()

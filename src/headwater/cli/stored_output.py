@@ -40,10 +40,9 @@ def print_statistics(found: Mapping[str, Any]) -> None:
     from headwater.live import size
 
     messages, bytes_each = found["messages"], ""
-    if messages:
-        bytes_each = (
-            f" ({found['size'] / messages:.1f} B a message, {found['payload_size'] / messages:.1f} B of payload)"
-        )
+    on_disk = found["next"] - found.get("disk_first", found["first"])
+    if on_disk:
+        bytes_each = f" ({found['size'] / on_disk:.1f} B a message, {found['payload_size'] / on_disk:.1f} B of payload)"
     print(f"store      {found['id']}")
     print(
         f"positions  {found['first']} to {found['next'] - 1}" if messages else f"positions  none before {found['next']}"
@@ -52,6 +51,30 @@ def print_statistics(found: Mapping[str, Any]) -> None:
     print(f"on disk    {size(found['size'])}{bytes_each}")
     print(f"blocks     {found['blocks']:,}, and {found['unsealed']:,} messages in none yet")
     print(f"readers    {found['readers']:,}")
+    history = found.get("history")
+    if history:
+        print(f"history    {size(history['size'])} at {history['url']}")
+
+
+def print_history(found: Mapping[str, Any]) -> None:
+    """`history` of a store's status, and how much of the store is where."""
+    from datetime import UTC, datetime
+
+    from headwater.live import size
+
+    history = found["history"]
+    has = history["end"] > history["first"]
+    positions = f"{history['first']} to {history['end'] - 1}" if has else "none yet"
+    waiting = max(0, found["next"] - max(history["end"], found["disk_first"]))
+    print(f"history    {history['url']}/{found['id']}")
+    print(f"positions  {positions}")
+    print(f"messages   {history['rows']:,} in {history['objects']:,} objects, {size(history['size'])}")
+    print(f"on disk    positions from {found['disk_first']}; {waiting:,} that are not in history")
+    print(f"waiting    {history['waiting']:,} blocks that are old enough")
+    if history["failure"]:
+        since = datetime.fromtimestamp(history["failed_since"], UTC).isoformat(timespec="seconds")
+        print(f"AWAY       since {since}: {history['failure']}")
+        print("           blocks stay on the disk until it is back, or the store's hard limits are reached")
 
 
 def print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:

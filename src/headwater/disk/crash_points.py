@@ -87,7 +87,25 @@ FORWARD_POINTS: Final = (
     "forward-after-release",  # it is, and PUBREL is on its way
 )
 
-POINTS: Final = (*(*BROKER_POINTS, *STORE_POINTS, *EDGE_POINTS, *HAND_OVER_POINTS, *PIPELINE_POINTS, *FORWARD_POINTS),)
+HISTORY_POINTS: Final = (
+    "history-before-put",  # a block is Parquet, and nothing of that is in object storage
+    "history-after-put",  # the object is there, and no manifest names it
+    "history-before-commit",  # a manifest is to be replaced
+    "history-after-commit",  # it is, and the node was not told
+    "history-before-delete",  # objects are there that it does not name any more
+)
+
+POINTS: Final = (
+    *(
+        *BROKER_POINTS,
+        *STORE_POINTS,
+        *EDGE_POINTS,
+        *HAND_OVER_POINTS,
+        *PIPELINE_POINTS,
+        *FORWARD_POINTS,
+        *HISTORY_POINTS,
+    ),
+)
 
 
 class _Order:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from headwater.node.advice.document import Advice
     from headwater.node.bridge.preparing import Prepared
     from headwater.node.delivery.handing_over import HandingOver
+    from headwater.node.delivery.history import HistoryProcess
     from headwater.node.forwarding.preparing import Prepared as PreparedForward
     from headwater.node.links.cluster import Cluster
     from headwater.node.persistence.backend import Backend
@@ -101,6 +102,11 @@ class Broker:
     def store(self) -> Store | None:
         """Where messages are stored; None, also before the start: nowhere."""
         return self._storage.store
+
+    @property
+    def history(self) -> HistoryProcess | None:
+        """What brings stored messages to object storage; None: they stay."""
+        return self._storage.history
 
     @property
     def port(self) -> int:

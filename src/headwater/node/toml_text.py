@@ -76,7 +76,7 @@ def _comment(text: str) -> list[str]:
 
 def _commented(name: str, field: FieldInfo) -> str:
     default = default_of(field)
-    if field.is_required() or default is None or (is_secret(field) and not default):
+    if field.is_required() or default is None or (isinstance(default, SecretStr) and not default):
         return f"# {name} ="
     return f"# {name} = {toml_setting(name, default)}"
 

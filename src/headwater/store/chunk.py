@@ -225,6 +225,21 @@ class Chunk:
         )
 
     @staticmethod
+    def gathered(chunks: Sequence[Chunk]) -> Chunk:
+        """As `joined`, of chunks that may have other `names` each: topics are numbered anew then."""
+        if all(chunk.names is chunks[0].names for chunk in chunks):
+            return Chunk.joined(chunks)
+        numbers: dict[str, int] = {}
+        topics: list[Indices] = []
+        for chunk in chunks:
+            used, places = distinct(chunk.topic)
+            known = [numbers.setdefault(chunk.names[number], len(numbers)) for number in used.tolist()]
+            topics.append(numpy.array(known, numpy.int32)[places])
+        found = Chunk.joined(chunks)
+        found.topic, found.names = numpy.concatenate(topics), list(numbers)
+        return found
+
+    @staticmethod
     def joined(chunks: Sequence[Chunk]) -> Chunk:
         """One behind the other; the `names` of the last one hold for all."""
         if len(chunks) == 1:

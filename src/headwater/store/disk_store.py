@@ -33,7 +33,7 @@ from headwater.store.intake import Taken
 from headwater.store.mending import damaged
 from headwater.store.messages_folder import MessagesFolder
 from headwater.store.page import decode, encode
-from headwater.store.retention import Extent, Retention, trimmed, without
+from headwater.store.retention import Extent, Retention, holding, inside, trimmed, without
 from headwater.store.shelf import (
     BLOCK,
     EXTENT,
@@ -73,7 +73,7 @@ NOTE: Final = META + b"note"
 
 class DiskStore(DiskReading):
     """The store in a folder, which is made unless `create` is false. `seal_in_background` false leaves the making of
-    blocks to whoever calls `seal`."""
+    blocks to whoever calls `seal`. One that `has_history` keeps its blocks until it is told that they are there."""
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class DiskStore(DiskReading):
         create: bool = True,
         seal_in_background: bool = True,
         is_taker: bool = False,
+        has_history: bool = False,
     ) -> None:
         self._folder = MessagesFolder(path, id, create, is_taker)
         try:
@@ -112,6 +113,7 @@ class DiskStore(DiskReading):
         self._closing = False
         self._error: StorageError | None = None
         self._fence: Fence | None = None
+        self._in_history = (0, 0) if has_history else None
         try:
             self._load()
         except BaseException:
@@ -327,7 +329,9 @@ class DiskStore(DiskReading):
                 blocks, tail = self._blocks, self._tail.size
             extents = [Extent(block.first, block.end, block.size, block.newest) for block in blocks]
             size = sum(block.size for block in blocks) + tail
-            gone, held_by = trimmed(extents, size, self._readers.all(), self.retention, now)
+            history, readers = self._in_history, self._readers.all()
+            waiting = readers if history is None else holding(readers, history[1])
+            gone, held_by = trimmed(extents, size, waiting, self.retention, now)
             if gone:
                 crash_point("store-before-trim")
                 self._remove(blocks[:gone])
@@ -342,7 +346,8 @@ class DiskStore(DiskReading):
         """Messages that are in no block yet may be too old, or too many, too."""
         with self._lock:
             parts = self._tail.parts
-            age, most = self.retention.age, self.retention.size
+            ages = [each for each in (self.retention.age, self.retention.seal_age) if each is not None]
+            age, most = min(ages, default=None), self.retention.size
             due = bool(parts) and (
                 (age is not None and int(parts[0].chunk.arrival[0]) < now - age)
                 or (most is not None and self._tail.size > most)
@@ -354,7 +359,8 @@ class DiskStore(DiskReading):
         """The first blocks, for good; the readers that have not read them are told when they come."""
         end = blocks[-1].end
         extents = [self._shelved.extent(block) for block in blocks]
-        self._readers.overtaken(without(self._readers.all(), end))
+        readers = self._readers.all()
+        self._readers.overtaken(without(readers if self._in_history is None else inside(readers), end))
         keys = [position_key(kind, block.first) for block in blocks for kind in (BLOCK, INDEX, EXTENT)]
         with self._lock:
             self.first = end
@@ -371,6 +377,24 @@ class DiskStore(DiskReading):
             )
             self._topics.drop(unused)
         self._shelf.sync()
+
+    def moved(self, first: int, end: int) -> None:
+        """All positions of [first, end) that have a message are in object storage, and can be read there; what was
+        before `first` is gone. Readers that had not come to that are told when they come."""
+        with self._readers.lock:
+            self._in_history = first, end
+            self._readers.overtaken(without(self._readers.all(), self.reachable))
+        self.tell_watchers()
+
+    @property
+    def in_history(self) -> tuple[int, int]:
+        """As it was told last; (0, 0): it has not been."""
+        return self._in_history or (0, 0)
+
+    @property
+    def reachable(self) -> int:
+        first, end = self._in_history or (0, 0)
+        return min(first, self.first) if first < end else self.first
 
     def compact(self) -> None:
         self._shelf.compact()

@@ -86,6 +86,11 @@ class Primary:
         raise NotImplementedError
 
     @property
+    def reachable(self) -> int:
+        """The first position that can be read, here or in object storage."""
+        return self.first
+
+    @property
     def held(self) -> Held:
         raise NotImplementedError
 
@@ -147,6 +152,7 @@ class FollowingStore(DiskReading):
         self._shelved = FollowingBlocks(self._followed, self, cache // 2)
         self._following = threading.Lock()
         self._seen_first = self._seen_next = primary.first
+        self._seen_reachable = primary.reachable
         try:
             self._lost = lost_ranges(self._followed.get(LOST))
             self._read_readers()
@@ -344,8 +350,14 @@ class FollowingStore(DiskReading):
 
     def _follow_retention(self) -> None:
         """Nothing else changes readers but what they commit by us."""
+        reachable = self._primary.reachable
         if self._primary.first > self._seen_first:
             self.follow()
+        elif reachable != self._seen_reachable:  # retention of what is in object storage
+            with self._following:
+                self._followed.catch_up()
+                self._read_readers()
+        self._seen_reachable = reachable
 
     def commit(self, name: str, position: int) -> Reader:
         reader = self._primary.commit(name, position)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headwater.routing.topics import has_wildcard
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,3 +68,11 @@ class Query(NamedTuple):
         if self.high is not None:
             tests.append(chunk.value <= self.high)
         return tests
+
+
+def beginning(filter: str) -> str:
+    """What all topics begin with that match."""
+    if not has_wildcard(filter):
+        return filter
+    literal = re.split(r"(?:^|/)[+#](?:/|$)", filter, maxsplit=1)[0]
+    return literal  # without the slash: `a/#` matches `a`, too

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -36,6 +36,9 @@ from headwater.store.asking import (
 from headwater.store.directory import Directory, directory_of
 from headwater.store.vector import Vector, is_vector, vector_of, written
 
+if TYPE_CHECKING:
+    from headwater.store.direct import Direct
+
 FORBIDDEN: Final = 403
 LONGEST_SILENCE: Final = 60.0
 """Seconds without a sign of life, of which a tail gives one every 15."""
@@ -54,7 +57,12 @@ class Extent(NamedTuple):
 
 
 class StoreReader(Asker):
-    """What a store has and is told, by the REST of its node."""
+    """What a store has and is told, by the REST of its node. With `direct`, `read` gets what is in object storage from
+    there, and only the rest from the node; everything else asks the node, which has both."""
+
+    def __init__(self, url: str, *, direct: Direct | None = None, **asker: Any) -> None:
+        super().__init__(url, **asker)
+        self.direct = direct
 
     # ---- messages ----------------------------------------------------------------------------------------------
 
@@ -80,6 +88,12 @@ class StoreReader(Asker):
         asked["format"] = "arrow"
         asked["compression"] = compression
         asked["columns"] = None if columns is None else ",".join(dict.fromkeys(["position", *columns]))
+        if self.direct is not None:
+            for batch in self.direct.read(self, asked):
+                yield batch if dictionaries else _plain(batch)
+            after = asked["after"]
+            if asked["limit"] == 0 or self.direct.is_done(asked):
+                return
 
         def end_of(batch: pa.RecordBatch) -> tuple[Position, int]:
             return _behind(after, batch.column(0)[-1].as_py()), batch.num_rows

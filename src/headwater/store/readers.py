@@ -113,7 +113,12 @@ class ReadStore(Store):
 
     def commit(self, name: str, position: int) -> Reader:
         with self._readers.lock:
-            return self._readers.commit(name, position, self.first, self.next)
+            return self._readers.commit(name, position, self.reachable, self.next)
+
+    @property
+    def reachable(self) -> int:
+        """The first position that can be read, here or in object storage."""
+        return self.first
 
     def forget(self, name: str) -> None:
         with self._readers.lock:

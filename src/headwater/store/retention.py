@@ -4,13 +4,22 @@ Messages older than `age`, and the oldest ones while there are more than `size` 
 the front, except those that a named reader has not committed. A reader holds them back until `hard_age` or `hard_size`;
 beyond that they are removed all the same, so that one forgotten reader does not fill the disk. What it lost is counted
 for it, and it is told so when it asks. Age is the time since arrival: clocks of devices do not decide what is removed.
+
+Where blocks go to object storage (history), they are removed from the disk when they are there, whoever has read them:
+readers find them there. Nothing else is held back for but the history itself, up to the same hard limits, and readers
+that are parts of the node, which read its disk only.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headwater.store.store import Reader
+
+HISTORY: Final = "object storage"
+"""Who holds back what is not there yet; no reader can have this name."""
+INSIDE: Final = "forward:"
+"""What names of readers begin with that are parts of the node."""
 
 
 class Retention(NamedTuple):
@@ -20,6 +29,8 @@ class Retention(NamedTuple):
     size: int | None = None
     hard_age: int | None = None
     hard_size: int | None = None
+    seal_age: int | None = None
+    """Messages that are older than this go into a block, however few they are."""
 
 
 class Extent(NamedTuple):
@@ -48,6 +59,15 @@ def trimmed(
         size -= extent.size
         gone += 1
     return gone, None
+
+
+def holding(readers: list[Reader], in_history: int) -> list[Reader]:
+    """Who holds messages back where all positions before `in_history` are in object storage."""
+    return [Reader(HISTORY, in_history - 1), *inside(readers)]
+
+
+def inside(readers: list[Reader]) -> list[Reader]:
+    return [reader for reader in readers if reader.name.startswith(INSIDE)]
 
 
 def _over(extent: Extent, size: int, age: int | None, most: int | None, now: int) -> bool:

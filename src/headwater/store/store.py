@@ -87,6 +87,11 @@ class Store:
         self.first = 1
         self.next = 1
 
+    @property
+    def disk_first(self) -> int:
+        """The first position on the node's own disk; those before it that are left are in object storage."""
+        return self.first
+
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def append(self, taken: Taken, note: bytes = b"") -> None:

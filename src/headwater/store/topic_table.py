@@ -19,7 +19,7 @@ from headwater.disk.errors import StorageError
 from headwater.routing.topics import has_wildcard
 from headwater.store.block import TopicExtent
 from headwater.store.chunk import Chunk, Indices, Integers
-from headwater.store.query import judged
+from headwater.store.query import beginning, judged
 from headwater.store.sorted_names import SortedNames
 
 FILTERS: Final = 256
@@ -231,14 +231,6 @@ class TopicTable:
             while len(self._matching) > FILTERS or (self._remembered > REMEMBERED and len(self._matching) > 1):
                 self._remembered -= len(self._matching.popitem(last=False)[1][1])
         return found
-
-
-def beginning(filter: str) -> str:
-    """What all topics begin with that match."""
-    if not has_wildcard(filter):
-        return filter
-    literal = re.split(r"(?:^|/)[+#](?:/|$)", filter, maxsplit=1)[0]
-    return literal  # without the slash: `a/#` matches `a`, too
 
 
 def pattern(filter: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.node.delivery.figures import MOST_READERS, StoreSeen, see_store
+from headwater.node.delivery.figures import MOST_READERS, HistorySeen, StoreSeen, see_store
 from headwater.node.operations.metrics import families
 from headwater.node.protocol.sys_topics import SysTopics
 from tests.node.delivery.storing import StoringBroker, connected, publish
@@ -61,3 +61,24 @@ def test_sys() -> None:
         assert message is not None
         shown[name] = message.payload
     assert shown == {"positions/first": b"1", "positions/next": b"2", "positions/taken": b"1", "pending/bytes": b"0"}
+
+
+def test_what_has_gone_to_object_storage() -> None:
+    broker = StoringBroker()
+    coordinator = broker.server.coordinator
+    assert coordinator is not None
+    seen = HistorySeen("s3://bucket", 1, 41, 4, 40, 1000, 2, 3, "no answer")
+    found = {
+        sample.name: sample.value
+        for family in families(StoreSeen, [see_store(coordinator, seen)])
+        for sample in family.samples
+        if "history" in sample.name
+    }
+    assert found == {
+        "headwater_store_history_end_position": 41,
+        "headwater_store_history_objects": 4,
+        "headwater_store_history_bytes": 1000,
+        "headwater_store_history_waiting_blocks": 2,
+        "headwater_store_history_failures_total": 3,
+        "headwater_store_history_away": 1,
+    }

@@ -25,6 +25,7 @@ from headwater.disk.room import disk_size, room_for_messages
 from headwater.message import Message
 from headwater.node.broker import Broker
 from headwater.node.config import Config
+from headwater.node.delivery.history_settings import HistorySettings
 from headwater.node.delivery.opening import open_store, retention_of
 from headwater.node.delivery.settings import StoreSettings
 from headwater.node.persistence.folder import MESSAGES
@@ -94,14 +95,19 @@ def test_settings_reach_the_store(tmp_path: Path) -> None:
     assert store.extraction.time_paths == [["a", "b"]]
     assert store.extraction.value_paths == [["c"]]
     assert store.extraction.factor == 1e3
-    assert store.retention == retention_of(settings, tmp_path) == (1_500_000, 7, 3_000_000, None)
+    assert store.retention == retention_of(settings, tmp_path) == (1_500_000, 7, 3_000_000, None, None)
     store.close()
 
 
 def test_messages_are_kept_for_a_week_and_on_half_of_the_disk(tmp_path: Path) -> None:
     week = 7 * 86_400 * 1_000_000
-    assert retention_of(StoreSettings(), tmp_path) == (week, room_for_messages(disk_size(tmp_path)), None, None)
-    assert retention_of(StoreSettings(keep_for=0, keep_bytes=0), tmp_path) == (None, None, None, None)
+    assert retention_of(StoreSettings(), tmp_path) == (week, room_for_messages(disk_size(tmp_path)), None, None, None)
+    assert retention_of(StoreSettings(keep_for=0, keep_bytes=0), tmp_path) == (None, None, None, None, None)
+
+
+def test_what_goes_to_object_storage_goes_into_a_block_in_time(tmp_path: Path) -> None:
+    history = HistorySettings(url="file:///history", after=60)
+    assert retention_of(StoreSettings(history=history), tmp_path).seal_age == 60_000_000
 
 
 def test_a_disk_that_is_too_small_is_refused_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

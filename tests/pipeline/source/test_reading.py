@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -119,3 +120,24 @@ def test_one_that_stays_away_is_an_error_in_the_end(mortal: Served, monkeypatch:
     mortal.stop()
     with pytest.raises(Unreachable, match=url):
         positions(Range("s3", url, 0, 5), url=url, waitForStore=0.1)
+
+
+@given(
+    st.integers(0, 500),
+    st.integers(1, 2000),
+    st.lists(st.integers(1, 2600), unique=True).map(sorted),
+    st.integers(1, 700),
+)
+def test_ranges_of_object_storage_are_cut_between_objects_if_that_makes_no_large_parts(
+    after: int, size: int, ends: list[int], most: int
+) -> None:
+    parts = Range("s", "http://s", after, after + size).parts(most, ends)
+    assert [position for each in parts for position in range(each.after + 1, each.last + 1)] == list(
+        range(after + 1, after + size + 1)
+    )
+    assert all(0 < each.last - each.after <= most + most // 4 for each in parts)
+    for left, right in pairwise(parts):  # a cut within an object is of one that is too large
+        if left.last not in ends:
+            begin = max((end for end in ends if end < left.last), default=after)
+            close = min((end for end in ends if end > left.last), default=after + size)
+            assert close - begin > most or right.last - begin > most

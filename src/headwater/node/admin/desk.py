@@ -114,8 +114,9 @@ class Desk(ClusterDesk, HandOverDesk):
 
     async def seen(self) -> Seen:
         """For Prometheus, without the groups."""
-        coordinator = self.broker.server.coordinator
-        store = None if coordinator is None else await asyncio.to_thread(see_store, coordinator)
+        coordinator, history = self.broker.server.coordinator, self.broker.history
+        moved = None if history is None else history.seen
+        store = None if coordinator is None else await asyncio.to_thread(see_store, coordinator, moved)
         self._now()
         return see(self.broker, [], store, self.lag.seen)
 

@@ -21,7 +21,7 @@ from headwater.store.store import Store
 
 MOST_CALLERS: Final = 4096
 OPERATIONS: Final = frozenset(
-    ["authenticate", "allows", "publish_stored", "settled", "edge", "commit_reader", "forget_reader"]
+    ["authenticate", "allows", "publish_stored", "settled", "edge", "history", "commit_reader", "forget_reader"]
 )
 JUDGES: Final = ("connect", "connect_authenticate")
 """Hooks that may have another answer each time."""
@@ -85,6 +85,9 @@ class RestDesk:
 
     def edge(self) -> Any:
         return self._gate.edge_here()
+
+    def history(self) -> Any:
+        return self._gate.history_here()
 
     async def commit_reader(self, name: str, position: int) -> Any:
         """Raises as Store.commit does."""

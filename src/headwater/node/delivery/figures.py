@@ -13,6 +13,25 @@ if TYPE_CHECKING:
 MOST_READERS: Final = 100
 
 
+@dataclass(frozen=True)
+class HistorySeen:
+    """What is known of the history: positions [first, end), `end` is 0 as long as nothing is known. `waiting` are
+    blocks that are old enough and are not there. `failure` is what object storage said last, empty if all is well;
+    times are seconds since 1970."""
+
+    url: str
+    first: int = 0
+    end: int = 0
+    objects: int = 0
+    rows: int = 0
+    size: int = 0
+    waiting: int = 0
+    failures: int = 0
+    failure: str = ""
+    failed_since: float | None = None
+    moved_at: float | None = None
+
+
 @dataclass
 class StoreSeen:
     """What is read of the coordinator costs nothing; the rest is the store's, which may wait for who makes blocks."""
@@ -64,9 +83,25 @@ class StoreSeen:
         labels=("reader",),
         doc=f"The first {MOST_READERS} readers.",
     )
+    history_end: int = gauge(
+        "The position behind the last message in object storage.",
+        name="store_history_end_position",
+        doc="0 without `store.history`, and until the history has been read.",
+    )
+    history_objects: int = gauge("Objects in object storage.", name="store_history_objects")
+    history_size: int = gauge("Bytes in object storage.", name="store_history_bytes")
+    history_waiting: int = gauge(
+        "Blocks of messages that are old enough for object storage and are not there.",
+        name="store_history_waiting_blocks",
+    )
+    history_failures: int = counter(
+        "Tries to reach object storage that failed.",
+        name="store_history_failures",
+    )
+    history_away: int = gauge("1 while object storage is away, and blocks stay on the disk.", name="store_history_away")
 
 
-def see_store(coordinator: Coordinator) -> StoreSeen:
+def see_store(coordinator: Coordinator, history: HistorySeen | None = None) -> StoreSeen:
     """In any thread: it may wait for who makes blocks."""
     store = coordinator.store
     now = store.statistics()
@@ -78,5 +113,17 @@ def see_store(coordinator: Coordinator) -> StoreSeen:
         blocks=now.blocks,
         unsealed=now.unsealed,
         lags={reader.name: max(0, last - reader.position) for reader in store.readers()[:MOST_READERS]},
+        **(_seen(history) if history is not None else {}),
         **read_all(StoreSeen, coordinator),
     )
+
+
+def _seen(history: HistorySeen) -> dict[str, int]:
+    return {
+        "history_end": history.end,
+        "history_objects": history.objects,
+        "history_size": history.size,
+        "history_waiting": history.waiting,
+        "history_failures": history.failures,
+        "history_away": int(bool(history.failure)),
+    }

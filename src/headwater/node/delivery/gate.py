@@ -253,6 +253,14 @@ class BrokerGate(Gate):
     async def edge(self) -> dict[str, Any] | None:
         return await self._soon(self.edge_here)
 
+    async def history(self) -> dict[str, Any] | None:
+        return self.history_here()
+
+    def history_here(self) -> dict[str, Any] | None:
+        """In any thread."""
+        history = self.broker.history
+        return None if history is None else history.view()
+
     def edge_here(self) -> dict[str, Any] | None:
         """On the broker's loop."""
         cluster = self.broker.cluster

@@ -21,6 +21,7 @@ def open_store(data: Path, settings: StoreSettings) -> DiskStore:
         extraction=Extraction(settings.time_paths, settings.value_paths, settings.time_unit),
         retention=retention_of(settings, data),
         cache=settings.cache_bytes,
+        has_history=bool(settings.history.url),
     )
 
 
@@ -32,6 +33,7 @@ def retention_of(settings: StoreSettings, data: Path) -> Retention:
         most or None,
         _microseconds(settings.hard_keep_for),
         settings.hard_keep_bytes,
+        _microseconds(settings.history.after if settings.history.url else None),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from pydantic import Field, field_validator
 
+from headwater.node.delivery.history_settings import HistorySettings
 from headwater.node.settings import Settings
 from headwater.routing.conditions.condition import check_condition
 from headwater.routing.topics import ANY_LEVELS, InvalidTopicFilter, check_filter
@@ -83,6 +84,9 @@ class StoreSettings(Settings):
     )
     max_topics: int = Field(
         default=1_000_000, ge=1, description="Topics in the store; a message of one more is refused with 0x97."
+    )
+    history: HistorySettings = Field(
+        default=HistorySettings(), description="Older messages in object storage (docs/store.md)."
     )
 
     @field_validator("filters")

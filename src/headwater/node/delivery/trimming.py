@@ -16,6 +16,7 @@ from headwater.store.store import Store
 log = logging.getLogger("headwater.store")
 
 EVERY: Final = 60.0
+LEAST: Final = 0.5
 HURRY: Final = 5.0
 
 

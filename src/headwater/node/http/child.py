@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.node.admin.app import make_app
 from headwater.node.admin.token import OPEN
@@ -25,15 +25,21 @@ from headwater.node.http.asking import LinkReach, Node
 from headwater.node.http.guard import SharedToken
 from headwater.node.http.link import Link
 from headwater.node.http.memory import ARENAS, GivingBack
-from headwater.node.http.state import SharedState
+from headwater.node.http.state import HISTORY, SharedState
 from headwater.node.operations.process import give_way_soon, keep_what_is_freed
 from headwater.web.serving import WebServer
+
+if TYPE_CHECKING:
+    from headwater.store.following import FollowingStore
+    from headwater.store.store import Store
 
 LARGEST_ANSWER: Final = 256 << 20
 """Bytes of an answer of the node, which is trusted."""
 MOST_LINES: Final = 200
 """Lines for the log that are on their way at a time; more are left out."""
 MANY_FILES: Final = 65_536
+AWAY_SOON: Final = {"timeout": "10s", "max_retries": "2", "retry_timeout": "10s"}
+"""Of object storage, unless settings say something else: callers wait."""
 
 
 def main() -> None:
@@ -110,6 +116,7 @@ class _HttpProcess:
             folder / "db", folder / "follower", store["id"], LinkPrimary(node, self._state), store["cache"]
         )
         self._closing.append(followed.close)
+        served = _with_history(followed, store["history"], self._state) if "history" in store else followed
 
         def heard() -> None:
             os.read(self._bell, 4096)
@@ -119,13 +126,21 @@ class _HttpProcess:
         listening = [socket.socket(fileno=each) for each in sockets]
         made = RestSettings(**settings)
         gate, peers = LinkGate(node, self._state), Members(made, peer_token)
-        return rest_server(followed, gate, made, listening, context_of(made), peers)
+        return rest_server(served, gate, made, listening, context_of(made), peers)
 
     def _admin(self, node: Node, settings: dict[str, Any], sockets: list[int]) -> WebServer:
         made = Admin(**settings)
         app = make_app(LinkReach(node, self._state), SharedToken(self._state))
         listening = [socket.socket(fileno=each) for each in sockets]
         return WebServer(app, listening, made.bounds("admin"), name="admin", open_paths=OPEN)
+
+
+def _with_history(store: FollowingStore, where: dict[str, Any], state: SharedState) -> Store:
+    from headwater.store.history.reading import History
+    from headwater.store.history.tiered import TieredStore
+
+    history = History(where["url"], store.id, {**AWAY_SOON, **where["options"]}, where["cache"])
+    return TieredStore(store, history, lambda: (state[HISTORY[0]], state[HISTORY[1]]))
 
 
 def _end(why: str) -> None:

@@ -31,6 +31,7 @@ from headwater.node.http.state import (
     FIRST,
     GENERATION,
     HELD,
+    HISTORY,
     LARGEST,
     NEXT,
     OPEN_METRICS,
@@ -58,6 +59,8 @@ LOOKS: Final = 0.25
 """Seconds between looks at what nobody tells us has changed."""
 LONGEST_LINE: Final = 20_000
 SECRETS: Final = {"enabled", "token", "token_file", "peer_token", "peer_token_file"}
+HISTORY_CACHE: Final = 16 << 20
+"""Bytes of objects of the history that the process keeps."""
 PORTION: Final = 64 << 10
 """Bytes of a body beside its payload."""
 
@@ -194,7 +197,7 @@ class HttpProcess:
         found = store.statistics()
         held = (found.topics, found.size, found.payload_size, found.blocks, found.unsealed)
         with contextlib.suppress(ValueError):  # it has been stopped meanwhile
-            for at, number in zip(HELD, held, strict=True):
+            for at, number in zip((*HELD, *HISTORY), (*held, *store.in_history), strict=True):
                 self._state[at] = number
         self._synced()
 
@@ -288,6 +291,9 @@ class HttpProcess:
         if self._rest:
             assert store is not None
             where = {"folder": str(store.path.absolute()), "id": store.id, "cache": config.store.cache_bytes}
+            if config.store.history.url:
+                history = config.store.history
+                where["history"] = {"url": history.url, "options": history.revealed(), "cache": HISTORY_CACHE}
             rest = {"settings": _dumped(config.rest), "sockets": _numbers(self._rest), "store": where}
             rest["peer_token"] = peer_token_of(config)  # which it shows to other nodes
         if self._admin:

@@ -14,7 +14,18 @@ from headwater.node.delivery.credentials import credentials_in
 from headwater.node.http.asking import Node
 from headwater.node.http.failures import NodeFailed
 from headwater.node.http.link import LinkLost
-from headwater.node.http.state import BANS, FIRST, GENERATION, HELD, LARGEST, NEXT, READY, WATCHING, SharedState
+from headwater.node.http.state import (
+    BANS,
+    FIRST,
+    GENERATION,
+    HELD,
+    HISTORY,
+    LARGEST,
+    NEXT,
+    READY,
+    WATCHING,
+    SharedState,
+)
 from headwater.session.rights import Remembered
 from headwater.store.following import Held, Primary
 from headwater.store.rest.gate import Approach, Caller, Gate, Publication, Refused
@@ -39,6 +50,11 @@ class LinkPrimary(Primary):
     @property
     def next(self) -> int:
         return self._state[NEXT]
+
+    @property
+    def reachable(self) -> int:
+        first, end = (self._state[at] for at in HISTORY)
+        return min(first, self.first) if first < end else self.first
 
     @property
     def held(self) -> Held:
@@ -126,6 +142,10 @@ class LinkGate(Gate):
 
     async def edge(self) -> dict[str, Any] | None:
         found: dict[str, Any] | None = await self._asked("edge")
+        return found
+
+    async def history(self) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = await self._asked("history")
         return found
 
     async def _asked(self, name: str, body: bytes = b"", /, **arguments: Any) -> Any:

@@ -28,7 +28,9 @@ OPEN_METRICS: Final = 7
 """Whether `/metrics` may be read without the token."""
 HELD: Final = range(8, 13)
 """What the store holds, as in `Held`."""
-_NUMBERS: Final = 13
+HISTORY: Final = range(13, 15)
+"""What of the store is in object storage: [first, end)."""
+_NUMBERS: Final = 15
 _DIGEST: Final = slice(8 * _NUMBERS, 8 * _NUMBERS + 32)
 _SIZE: Final = _DIGEST.stop
 

@@ -28,6 +28,7 @@ from headwater.node.transports.sockets import address_text, close_all, listen_tc
 from headwater.node.workers.parts import check_workers, name_of
 
 ADMIN_NEEDS: Final = ("fastapi", "uvicorn", "prometheus_client")
+OBJECTS_NEED: Final = ("obstore", "pyarrow")
 STORE_NEEDS: Final = ("rocksdict", "numpy", "orjson", "zstandard")
 REST_NEEDS: Final = ("fastapi", "uvicorn")
 DATA_NEEDS: Final = ("rocksdict",)
@@ -75,11 +76,19 @@ def check_needs(config: Config) -> None:
         (config.admin.enabled, "the admin API", "admin", ADMIN_NEEDS, "set admin.enabled to false"),
         (config.store.enabled, "the delivery store", "store", STORE_NEEDS, "set store.enabled to false"),
         (config.rest.enabled, "REST", "store", REST_NEEDS, "set rest.enabled to false"),
+        (_moves(config), "object storage", "objects", OBJECTS_NEED, "leave store.history.url empty"),
         (keeps, "a data folder", "durable", DATA_NEEDS, "leave data_dir empty"),
     ):
         missing = [name for name in libraries if needed and find_spec(name) is None]
         if missing:
             raise ConfigError(f"{what} needs {' and '.join(missing)}: pip install 'headwater[{extra}]', or {without}")
+
+
+def _moves(config: Config) -> bool:
+    """Whether messages go to object storage that is no folder."""
+    from headwater.objects import is_remote
+
+    return bool(config.store.history.url) and is_remote(config.store.history.url)
 
 
 # ---- the cluster -------------------------------------------------------------------------------------------------

@@ -91,7 +91,8 @@ def registry_of_broker(broker: Broker) -> CollectorRegistry:
     """The same for a program of one's own, which asks on the broker's loop."""
 
     def seen() -> Seen:
-        coordinator = broker.server.coordinator
-        return see(broker, broker.shared_groups(), None if coordinator is None else see_store(coordinator))
+        coordinator, history = broker.server.coordinator, broker.history
+        moved = None if history is None else history.seen
+        return see(broker, broker.shared_groups(), None if coordinator is None else see_store(coordinator, moved))
 
     return registry_of(seen)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headwater.disk.errors import StorageError
     from headwater.disk.room import Room
     from headwater.node.delivery.handing_over import HandingOver
+    from headwater.node.delivery.history import HistoryProcess
     from headwater.node.delivery.trimming import Trimming
     from headwater.node.persistence.backend import Backend
     from headwater.node.persistence.backup import Snapshot
@@ -35,6 +36,7 @@ class Storage:
         self.persistence: Persistence | None = None
         self._trimming: Trimming | None = None
         self._handing_over: HandingOver | None = None
+        self.history: HistoryProcess | None = None
 
     def open(self, failed: Callable[[StorageError], None]) -> None:
         """Take up what is there, if anything is to be kept, and keep it up to date from now on. Raises StorageError;
@@ -60,6 +62,7 @@ class Storage:
         self.store = store
         if store is not None:
             self._trim(store, self.persistence)
+            self._move(store)
 
     def _room(self) -> Room | None:
         if not self._config.data_dir:
@@ -80,15 +83,29 @@ class Storage:
         return open_store(Path(config.data_dir), config.store)
 
     def _trim(self, store: Store, persistence: Persistence) -> None:
-        from headwater.node.delivery.trimming import Trimming
+        from headwater.node.delivery.trimming import EVERY, LEAST, Trimming
 
         coordinator = self._server.coordinator
         assert coordinator is not None
         tell = partial(asyncio.get_running_loop().call_soon_threadsafe, coordinator.messages_were_removed)
         committer = persistence.committer
-        self._trimming = Trimming(store, tell, is_low=lambda: committer.is_paused)
+        history = self._config.store.history
+        every = max(LEAST, min(EVERY, history.after / 2)) if history.url else EVERY
+        self._trimming = Trimming(store, tell, every, is_low=lambda: committer.is_paused)
         persistence.on_low = self._trimming.hurry
         self._trimming.start()
+
+    def _move(self, store: Store) -> None:
+        """To object storage, if that is configured."""
+        settings = self._config.store.history
+        if not settings.url:
+            return
+        from headwater.node.delivery.history import HistoryProcess
+        from headwater.store.disk_store import DiskStore
+
+        if isinstance(store, DiskStore):
+            self.history = HistoryProcess(store, settings)
+            self.history.start()
 
     async def settle(self) -> None:
         """Who waits for an acknowledgement gets it, and nothing old is removed any more."""
@@ -97,6 +114,9 @@ class Storage:
         if self._trimming is not None:
             await asyncio.to_thread(self._trimming.stop)
             self._trimming = None
+        if self.history is not None:
+            await asyncio.to_thread(self.history.stop)
+            self.history = None
 
     def close(self) -> None:
         if self.persistence is not None:

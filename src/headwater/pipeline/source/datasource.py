@@ -42,6 +42,7 @@ from headwater.pipeline.source.pushdown import Pushed
 from headwater.pipeline.source.reading import DDL, SCHEMA, Range, read
 from headwater.pipeline.source.settings import FORMAT, WAIT_FOR_BATCH, Settings, read_settings
 from headwater.pipeline.source.stores import DataLoss, Offsets, StoreNow, Stores, beginnings, check_named, ends
+from headwater.store.direct import ends_of
 from headwater.store.reader import StoreError
 from headwater.suggestion import unknown
 
@@ -96,12 +97,18 @@ class _Ranges(Portable):
         self.shape = shape
         self.pushed = Pushed(settings.topic, settings.store, [settings.measured_from, settings.measured_to])
 
-    def _range(self, id: str, url: str, after: int, last: int) -> Range:
+    def _range(self, stores: Stores, id: str, url: str, after: int, last: int) -> Range:
         low, high = (None if each is None else each.isoformat() for each in self.pushed.time)
-        return Range(id, url, after, last, self.pushed.filter, low, high, tuple(self.shape.names))
+        columns = tuple(self.shape.names)
+        return Range(id, url, after, last, self.pushed.filter, low, high, columns, stores.place_of(id))
 
     def _partitions(self, ranges: Iterable[Range]) -> list[InputPartition]:
-        return [RangePartition(part) for each in ranges for part in each.parts(self.settings.rows_per_partition)]
+        rows, options = self.settings.rows_per_partition, self.settings.history_options
+        return [
+            RangePartition(part)
+            for each in ranges
+            for part in each.parts(rows, (each.place and ends_of(each.place, options, each.after, each.last)) or ())
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
@@ -120,14 +127,15 @@ class Reader(_Ranges, DataSourceReader):
             return []
         settings = replace(self.settings, store=self.pushed.store)
         start = self.settings.start
-        found = Stores(settings).look_until_all_answer(start if isinstance(start, dict) else {})
+        stores = Stores(settings)
+        found = stores.look_until_all_answer(start if isinstance(start, dict) else {})
         check_named(found, self.settings)
         begin, end = beginnings(found, settings.start, settings), ends(found, settings.end, settings)
         ranges: list[Range] = []
         for id, now in found.items():
             low, high = self._narrowed(now, begin[id], end[id])
             if high > low:
-                ranges.append(self._range(id, now.url, low, high))
+                ranges.append(self._range(stores, id, now.url, low, high))
         return self._partitions(ranges)
 
     def _narrowed(self, now: StoreNow, after: int, last: int) -> tuple[int, int]:
@@ -227,7 +235,7 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
             if last > after:
                 # A batch may have been written down before this process began: then its store is to be found again.
                 url = self.stores.url_of(id) or self.stores.look_for([id])[id].url
-                ranges.append(self._range(id, url, after, last))
+                ranges.append(self._range(self.stores, id, url, after, last))
         return self._partitions(ranges)
 
     # ---- commits -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -14,6 +14,7 @@ import pyarrow as pa
 from headwater.pipeline.source.settings import Settings
 from headwater.store.arrow_schema import PLAIN
 from headwater.store.columns import COLUMNS
+from headwater.store.direct import Direct, Place
 from headwater.store.reader import Gone, StoreReader, Unreachable
 
 DDL: Final = ", ".join(["store STRING NOT NULL", *(each.ddl for each in COLUMNS)])
@@ -42,25 +43,41 @@ class Range:
     measured_from: str | None = None
     measured_to: str | None = None
     columns: tuple[str, ...] = tuple(SCHEMA.names)
+    place: Place | None = None
+    """Where older positions of the store are, if they are to be read from there."""
 
     @property
     def is_whole(self) -> bool:
         """Nothing is left out, so every position has to come."""
         return self.topic is None and self.measured_from is None and self.measured_to is None
 
-    def parts(self, rows: int) -> list[Range]:
-        """The same in pieces of about equal size, of so many positions at most."""
+    def parts(self, rows: int, ends: Sequence[int] = ()) -> list[Range]:
+        """The same in pieces of about equal size, of so many positions at most. With `ends`, the last positions of
+        objects, they are cut there, where they have no more than a quarter too many: no object is read twice then."""
+        if ends:
+            return self._of_objects(rows, ends)
         size = self.last - self.after
         pieces = -(-size // rows)
         cuts = [self.after + size * piece // pieces for piece in range(pieces + 1)] if pieces else []
         return [replace(self, after=low, last=high) for low, high in pairwise(cuts)]
+
+    def _of_objects(self, rows: int, ends: Sequence[int]) -> list[Range]:
+        most = rows + rows // 4
+        cuts = [self.after]
+        inside = [end for end in ends if self.after < end < self.last]
+        for end, behind in pairwise([*inside, self.last]):
+            if behind - cuts[-1] > most:
+                cuts.append(end)
+        pieces = [replace(self, after=low, last=high) for low, high in pairwise([*cuts, self.last])]
+        return [part for each in pieces for part in (each.parts(rows) if each.last - each.after > most else [each])]
 
 
 def read(range: Range, settings: Settings) -> Iterator[pa.RecordBatch]:
     """All of it, in the order of positions; a store that does not answer is waited for. Raises Gone (or, if losses are
     allowed, goes on behind them), Unreachable, DataMissing."""
     schema = pa.schema([SCHEMA.field(name) for name in range.columns])
-    client = settings.client(range.url)
+    direct = None if range.place is None else Direct(settings.history_options, {range.url: range.place})
+    client = settings.client(range.url, direct=direct)
     after = range.after
     rows = lost = 0
     while True:

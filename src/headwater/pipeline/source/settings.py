@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from headwater.pipeline.options import OptionError, Options
 from headwater.routing.topics import LEVELS_ASKED, InvalidTopicFilter, check_filter
+from headwater.store.direct import Direct
 from headwater.store.reader import StoreReader
 
 FORMAT: Final = "headwater"
@@ -36,12 +37,15 @@ OPTIONS: Final = {
     "store": "only the store of this id",
     "pushdown": "true: stores answer conditions of `where`; for DataFrames with one query, as Spark mixes them up",
     "waitForStore": "seconds for which a store that does not answer is waited for: 600 for streams, 15 for batch reads",
+    "history": "node: old messages come from the node, too; direct: what is in object storage is read from there",
+    "historyOptions": "JSON: how object storage is reached, as deltalake's options; else by the environment",
     "unknownStores": "fail: offsets that name a store which is at none of the addresses are an error; keep: for later",
 }
 ROWS_PER_PARTITION: Final = 250_000
 WAIT_FOR_STORE: Final = 600.0
 WAIT_FOR_BATCH: Final = 15.0
 """Seconds: somebody waits for the answer of a batch read."""
+HISTORY: Final = ("node", "direct")
 UNKNOWN_STORES: Final = ("fail", "keep")
 Start = Literal["earliest", "latest"] | datetime | dict[str, int]
 
@@ -71,6 +75,8 @@ class Settings:
     patience: float
     unknown_stores: str = "fail"
     follow: bool = True
+    is_direct: bool = False
+    history_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def addresses(self) -> list[str]:
         """As they are now. OSError: the file cannot be read."""
@@ -80,9 +86,10 @@ class Settings:
         found = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
         return list(dict.fromkeys([*self.urls, *found]))
 
-    def client(self, url: str, *, retries: int = 5, timeout: float = 30.0) -> StoreReader:
+    def client(self, url: str, *, retries: int = 5, timeout: float = 30.0, direct: Direct | None = None) -> StoreReader:
         return StoreReader(
             url,
+            direct=direct,
             token=self.token,
             user=self.user,
             password=self.password,
@@ -122,6 +129,8 @@ def read_settings(given: Mapping[str, str], *, wait: float = WAIT_FOR_STORE) -> 
         patience=options.seconds("waitForStore", wait),
         unknown_stores=options.text("unknownStores", "fail") or "fail",
         follow=options.flag("follow", True),
+        is_direct=_history(options) == "direct",
+        history_options=_history_options(options),
     )
     if settings.unknown_stores not in UNKNOWN_STORES:
         raise options.wrong("unknownStores", f"is one of {', '.join(UNKNOWN_STORES)}, not {settings.unknown_stores!r}")
@@ -133,6 +142,24 @@ def read_settings(given: Mapping[str, str], *, wait: float = WAIT_FOR_STORE) -> 
         except ValueError as error:
             raise OptionError(f"format({FORMAT!r}): {error}") from None
     return settings
+
+
+def _history(options: Options) -> str:
+    found = options.text("history", "node") or "node"
+    if found not in HISTORY:
+        raise options.wrong("history", f"is one of {', '.join(HISTORY)}, not {found!r}")
+    return found
+
+
+def _history_options(options: Options) -> dict[str, str]:
+    text = options.text("historyOptions")
+    try:
+        found = json.loads(text or "{}")
+        if isinstance(found, dict) and all(isinstance(each, str) for each in found.values()):
+            return found
+    except ValueError:
+        pass
+    raise options.wrong("historyOptions", 'is JSON such as {"AWS_REGION": "eu-north-1"}')
 
 
 def _filter(options: Options) -> str | None:

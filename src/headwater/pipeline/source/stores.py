@@ -18,6 +18,7 @@ from typing import Final
 from headwater.pipeline.options import OptionError
 from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.settings import Settings, Start
+from headwater.store.direct import Place, place_in
 from headwater.store.reader import Refused, StoreReader, Unreachable
 
 LOOK_TIMEOUT: Final = 5.0
@@ -37,13 +38,15 @@ class DataLoss(Exception):
 
 @dataclass(frozen=True)
 class StoreNow:
-    """What a store holds: `[first, next)`. `mean_size` is bytes of a message on the wire, roughly."""
+    """What a store holds: `[first, next)`. `mean_size` is bytes of a message on the wire, roughly; `place` where its
+    older positions are in object storage."""
 
     id: str
     url: str
     first: int
     next: int
     mean_size: float
+    place: Place | None = None
 
     @property
     def last(self) -> int:
@@ -58,6 +61,7 @@ class Stores:
         self._silent: dict[str, str] = {}
         """Addresses that do not answer, and why: each is told once."""
         self._urls: dict[str, str] = {}
+        self._places: dict[str, Place | None] = {}
         self._addresses = Addresses(settings)
 
     def look(self) -> dict[str, StoreNow]:
@@ -71,6 +75,7 @@ class Stores:
             if now is not None and self.settings.store in (None, now.id):
                 found.setdefault(now.id, now)
         self._urls |= {id: now.url for id, now in found.items()}
+        self._places |= {id: now.place for id, now in found.items()}
         return found
 
     def look_until_all_answer(self, passed: Mapping[str, int] | None = None) -> dict[str, StoreNow]:
@@ -133,6 +138,10 @@ class Stores:
         url = self._urls.get(id)
         return None if url in self._silent else url
 
+    def place_of(self, id: str) -> Place | None:
+        """Where its older positions are in object storage, if they are to be read from there."""
+        return self._places.get(id) if self.settings.is_direct else None
+
     @property
     def silent(self) -> list[str]:
         """Addresses where nothing answered at the last look."""
@@ -151,8 +160,9 @@ class Stores:
         """Raises Unreachable, ValueError: that is no address."""
         status = self.settings.client(url, retries=0, timeout=LOOK_TIMEOUT).status()
         try:
-            mean = status["payload_size"] / max(1, status["messages"]) + OVERHEAD
-            now = StoreNow(status["id"], url, status["first"], status["next"], mean)
+            on_disk = status["next"] - status.get("disk_first", status["first"])
+            mean = status["payload_size"] / max(1, on_disk) + OVERHEAD
+            now = StoreNow(status["id"], url, status["first"], status["next"], mean, place_in(status))
         except (KeyError, TypeError):
             raise Unreachable(f"{url}: something else answers there") from None
         if self._silent.pop(url, None) is not None:

@@ -96,6 +96,10 @@ class Gate:
         """Which messages of which topics are in which store; None: this is the only one (docs/edge-tiers.md)."""
         return None
 
+    async def history(self) -> dict[str, Any] | None:
+        """What is in object storage, as `HistoryView` in rest/readers.py; None: nothing goes there."""
+        return None
+
     @property
     def largest_payload(self) -> int:
         return 16 << 20

@@ -50,10 +50,25 @@ class Commit(BaseModel):
     ) = Field(description="The last position that it has dealt with; all up to it need not be kept for it.")
 
 
+class HistoryView(BaseModel):
+    url: str = Field(description="Where its objects are, below a folder of the store's id. Readers need credentials.")
+    first: int = Field(description="The first position in object storage.")
+    end: int = Field(description="Behind the last one; 0: it is not known yet.")
+    objects: int
+    rows: int
+    size: int = Field(description="Bytes in object storage.")
+    waiting: int = Field(description="Blocks that are old enough and have not gone there.")
+    failures: int = Field(description="Tries that failed since the node started.")
+    failure: str = Field(description="What object storage said last; empty: all is well.")
+    failed_since: float | None = Field(description="Seconds since 1970.")
+    moved_at: float | None = Field(description="When a block went there last; seconds since 1970.")
+
+
 class StoreView(BaseModel):
     id: str
     first: int = Field(description="The first position that is left.")
     next: int = Field(description="The position that the next message will have.")
+    disk_first: int = Field(description="The first position on the node's disk; what is before is in object storage.")
     messages: int
     topics: int
     size: int = Field(description="Bytes on disk.")
@@ -62,6 +77,7 @@ class StoreView(BaseModel):
     unsealed: int = Field(description="Messages that are in no block yet.")
     readers: int
     tails: int = Field(description="Live tails that are going on.")
+    history: HistoryView | None = Field(description="What is in object storage; null: nothing goes there.")
 
 
 @routes.head("/store", include_in_schema=False)
@@ -71,7 +87,15 @@ async def store_view(context: TheContext, caller: TheOperator) -> StoreView:
     store = context.store
     found = await context.ask(store.statistics)
     readers = len(store.readers())
-    return StoreView(**found._asdict(), messages=found.next - found.first, readers=readers, tails=len(context.tails))
+    history = await context.gate.history()
+    return StoreView(
+        **found._asdict(),
+        disk_first=store.disk_first,
+        messages=found.next - found.first,
+        readers=readers,
+        tails=len(context.tails),
+        history=None if history is None else HistoryView(**history),
+    )
 
 
 class Clock(BaseModel):

@@ -40,14 +40,14 @@ def scanned(store: Store, query: Query) -> Generator[Chunk | None, None, None]:
             if count >= ENOUGH or monotonic() - began >= TURN:
                 found, waiting, count = waiting, [], 0
                 if found or chunk is None:
-                    yield Chunk.joined(found) if found else None
+                    yield Chunk.gathered(found) if found else None
                     began = monotonic()
     except Exception:
         if waiting:
-            yield Chunk.joined(waiting)
+            yield Chunk.gathered(waiting)
         raise
     if waiting:
-        yield Chunk.joined(waiting)
+        yield Chunk.gathered(waiting)
 
 
 def _stages(store: Store, query: Query) -> Iterator[Chunk | None]:
@@ -63,7 +63,7 @@ def _stages(store: Store, query: Query) -> Iterator[Chunk | None]:
         begin = (store.first if after is None else after + 1) + STAGE
         stage = query._replace(after=after, before=min(begin, end), limit=left)
         for chunk in store.select(stage):
-            yield chunk
+            yield chunk if len(chunk) else None  # object storage is waited for
             if left is not None:
                 left -= len(chunk)
                 if left <= 0:
