@@ -6,6 +6,7 @@ A node and Spark (`local[2]`) share the machine's cores; payloads are JSON of ab
   counted;
 - source_bronze: the same into bronze, committed;
 - parquet_bound: the rows of bronze read by Spark from their Parquet files into nothing: the bound of any source;
+- tiered, catchup_tiered: the same messages from object storage, and what that costs the node (pipeline_tiered.py);
 - subscriber: a plain subscriber (paho-mqtt) that writes Parquet files, which is what people do now;
 - freshness: 20,000 messages a second with QoS 1 while the pipeline runs with a trigger of a second: from sending to the
   commit that makes a message visible in bronze;
@@ -39,7 +40,7 @@ from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.session import make_session
 from headwater.pipeline.tables import BRONZE
 from headwater.store.reader import StoreReader
-from headwater_lab import machine, store_inside
+from headwater_lab import machine, pipeline_tiered, store_inside
 from headwater_lab.options import figure_options
 from headwater_lab.store_contenders import CONTENDERS
 from headwater_lab.store_figures import Figures
@@ -63,6 +64,7 @@ CAUGHT_UP: Final = 2.0
 ROWS: Final = {
     "source_noop/rows_per_s": "store → nothing, rows/s",
     "source_bronze/rows_per_s": "store → bronze, rows/s",
+    **pipeline_tiered.ROWS,
     "parquet_bound/rows_per_s": "the same rows from Parquet files → nothing, rows/s",
     "subscriber/rows_per_s": "a plain subscriber that writes Parquet, rows/s",
     "subscriber/missing": "messages that it did not get, as it was too slow for them",
@@ -78,6 +80,7 @@ ROWS: Final = {
 GOALS: Final = {
     "source_noop/rows_per_s": ("≥", 200_000.0),
     "source_bronze/rows_per_s": ("≥", 100_000.0),
+    **pipeline_tiered.GOALS,
     "freshness/p50_s": ("≤", 2.0),
     "lost": ("≤", 0.0),
     "duplicates": ("≤", 0.0),
@@ -107,28 +110,33 @@ class Campaign:
 
     def run(self) -> None:
         self._fill()
-        with RunningNode(self.folder, log_level="error", options=KEEP_ALL) as node:
-            self.settings = self._settings(node)
-            self.spark = make_session("local[2]")
-            try:
+        self.spark = make_session("local[2]")
+        try:
+            self._tiered()
+            with RunningNode(self.folder, log_level="error", options=KEEP_ALL) as node:
+                self.settings = self._settings(node.url)
                 self._noop()
                 self._bronze(node)
                 self._bound()
                 self._freshness(node)
                 self._check(node)
                 self._subscriber(node)
-            finally:
-                self.spark.stop()
+        finally:
+            self.spark.stop()
 
-    def _settings(self, node: RunningNode) -> Settings:
+    def _settings(self, url: str) -> Settings:
         return make_settings(
             {
-                "urls": [node.url],
+                "urls": [url],
                 "most_rows": self.sizes.batch,
                 "rows_per_partition": self.sizes.batch // 2,
                 "trigger": 1.0,
             }
         )
+
+    def _tiered(self) -> None:
+        self.settings = self._settings("http://localhost:8080")
+        pipeline_tiered.measure(self.folder, self.spark, self._options(), self.figures, self.tell)
 
     def _fill(self) -> None:
         """In process, as the store's own benchmark does; what is measured here is how it comes out."""
