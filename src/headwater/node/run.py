@@ -192,6 +192,12 @@ def _kept_for(broker: Broker) -> str:
     retention = retention_of(broker.config.store, Path(broker.config.data_dir))
     age = "for ever" if retention.age is None else f"for {retention.age / 86_400e6:g} days (store.keep_for)"
     size = "" if retention.size is None else f", and at most {retention.size:,} bytes of them (store.keep_bytes)"
+    history = broker.config.store.history
+    if history.url:
+        gone = (
+            f"older ones are in object storage at {history.url}, to which they go {history.after:g} s after they came"
+        )
+        return f"messages are kept here {age}{size}; {gone}; while it is away, up to store.hard_keep_for and _bytes"
     return f"messages are kept {age}{size}; what a named reader has not read, up to store.hard_keep_for and _bytes"
 
 

@@ -224,6 +224,12 @@ class Asker:
         return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=context)
 
 
+def behind(began: Position | None, position: int) -> Position:
+    """Where reading goes on; who named the store at first goes on in no other."""
+    id, colon, _ = began.rpartition(":") if isinstance(began, str) else ("", "", "")
+    return f"{id}:{position}" if colon else position
+
+
 class Tries:
     def __init__(self, retries: int) -> None:
         self._retries = retries

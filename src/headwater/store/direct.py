@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from headwater.store.asking import Position, Refused, Unreachable
+from headwater.store.asking import Position, Refused, Unreachable, behind
 from headwater.store.extract import moment
 from headwater.store.store import PositionGone
 
@@ -67,7 +67,7 @@ class Direct:
 
         try:
             for batch in self._batches(place, asked, after, end):
-                asked["after"] = _behind(asked["after"], batch.column(0)[-1].as_py())
+                asked["after"] = behind(asked["after"], batch.column(0)[-1].as_py())
                 if asked["limit"] is not None:
                     asked["limit"] -= batch.num_rows
                 yield batch
@@ -77,7 +77,7 @@ class Direct:
             return  # the node says what is gone, unless it has it itself
         except PlaceError as error:
             raise Unreachable(f"{error}; the node has it, too: read without `direct`") from None
-        asked["after"] = _behind(asked["after"], end - 1)
+        asked["after"] = behind(asked["after"], end - 1)
 
     def is_done(self, asked: Mapping[str, Any]) -> bool:
         """Whether nothing is left to be asked of the node."""
@@ -137,11 +137,6 @@ def number_in(position: Position) -> int:
 def _is_of(place: Place, asked: Mapping[str, Any]) -> bool:
     ids = [each.rpartition(":")[0] for each in (asked["after"], asked["before"]) if isinstance(each, str)]
     return all(id in ("", place.store) for id in ids)
-
-
-def _behind(began: Position | None, position: int) -> Position:
-    id, colon, _ = began.rpartition(":") if isinstance(began, str) else ("", "", "")
-    return f"{id}:{position}" if colon else position
 
 
 def _time(name: str, said: Any) -> int | None:

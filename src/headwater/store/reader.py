@@ -30,6 +30,7 @@ from headwater.store.asking import (
     StoreError,
     Tries,
     Unreachable,
+    behind,
     events,
     lines,
 )
@@ -96,7 +97,7 @@ class StoreReader(Asker):
                 return
 
         def end_of(batch: pa.RecordBatch) -> tuple[Position, int]:
-            return _behind(after, batch.column(0)[-1].as_py()), batch.num_rows
+            return behind(after, batch.column(0)[-1].as_py()), batch.num_rows
 
         for batch in self._resumed(asked, StoreReader._batches, end_of):
             yield batch if dictionaries else _plain(batch)
@@ -123,7 +124,7 @@ class StoreReader(Asker):
 
         def end_of(message: dict[str, Any]) -> tuple[Position, int]:
             if "store" not in message:
-                return _behind(after, message["position"]), 1
+                return behind(after, message["position"]), 1
             vector[message["store"]] = message["position"]
             return written(vector), 1
 
@@ -155,7 +156,7 @@ class StoreReader(Asker):
                     for kind, data in events(answer, tries.progress):
                         if kind == "gone":
                             raise Gone("retention has overtaken the tail", data["first"], data["next"], data["lost"])
-                        asked["after"] = _behind(after, data["position"])
+                        asked["after"] = behind(after, data["position"])
                         yield data
                 raise ConnectionError("the tail has ended")
             except CUT as error:
@@ -296,12 +297,6 @@ def _asked(
 ) -> dict[str, Any]:
     asked = {"after": after, "before": before, "topic": topic, "from": _time(start), "to": _time(end)}
     return asked | {"min": low, "max": high, "limit": limit}
-
-
-def _behind(began: Position | None, position: int) -> Position:
-    """Where reading goes on; who named the store at first goes on in no other."""
-    id, colon, _ = began.rpartition(":") if isinstance(began, str) else ("", "", "")
-    return f"{id}:{position}" if colon else position
 
 
 def _time(moment: Time | None) -> str | int | float | None:

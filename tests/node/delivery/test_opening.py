@@ -134,6 +134,11 @@ def test_how_long_messages_are_kept_is_said_at_the_start(tmp_path: Path) -> None
     )
     broker = Broker(config(tmp_path, store={"enabled": True, "keep_for": 0, "keep_bytes": 0}))
     assert _kept_for(broker).startswith("messages are kept for ever; ")
+    broker = Broker(config(tmp_path, store={"enabled": True, "keep_bytes": 0, "history": {"url": "file:///history"}}))
+    assert _kept_for(broker) == (
+        "messages are kept here for 7 days (store.keep_for); older ones are in object storage at file:///history, to "
+        "which they go 3600 s after they came; while it is away, up to store.hard_keep_for and _bytes"
+    )
 
 
 def test_without_a_store_nothing_of_it_is_there(tmp_path: Path) -> None:

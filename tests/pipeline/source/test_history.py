@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.pipeline.jobs.settings import make_settings
 from headwater.pipeline.options import OptionError
 from headwater.pipeline.source.settings import read_settings
 from headwater.store.chunk import Chunk
@@ -73,6 +74,14 @@ def test_a_batch_read_pushes_down_to_object_storage(tiered: tuple[Served, Watche
     reader = batch(served, history="direct", startingOffsets='{"s1": 5}', endingOffsets='{"s1": 44}')
     assert names(rows(reader, list(reader.partitions()))) == span("s1", 6, 44)
     assert store.asked == []
+
+
+def test_a_pipeline_may_read_directly() -> None:
+    assert not make_settings({}).source().is_direct
+    found = make_settings({"history": "direct", "history_options": {"AWS_REGION": "eu-north-1"}}).source()
+    assert (found.is_direct, found.history_options) == (True, {"AWS_REGION": "eu-north-1"})
+    with pytest.raises(ValueError, match="is one of node, direct"):
+        make_settings({"history": "no"})
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def _move(settings: dict[str, Any], following: _Following) -> None:
             pause = FIRST_PAUSE
             time.sleep(look)
         except Conflict:
-            continue  # somebody has removed messages from the history: it is read again
+            time.sleep(SHORTEST_LOOK)  # somebody has removed messages from the history: it is read again
         except PlaceError as error:
             _tell(failure=str(error), for_good=False)
             time.sleep(pause)

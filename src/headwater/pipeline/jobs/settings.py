@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections.abc import Mapping
@@ -51,6 +52,8 @@ class Settings:
     wait_for_store: float = 600.0
     most_rows: int = 1_000_000
     rows_per_partition: int = 250_000
+    history: str = "node"
+    history_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     trigger: float = 1.0
     without: tuple[str, ...] = ()
     tidy_every: float = 60.0
@@ -82,6 +85,8 @@ class Settings:
             "waitForStore": str(self.wait_for_store),
             "maxRowsPerTrigger": str(self.most_rows),
             "rowsPerPartition": str(self.rows_per_partition),
+            "history": self.history,
+            "historyOptions": json.dumps(dict(self.history_options)) if self.history_options else None,
         }
         return {name: value for name, value in options.items() if value}
 
