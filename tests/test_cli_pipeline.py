@@ -30,6 +30,7 @@ from headwater.pipeline.java import QUICK_JAVA
 from headwater.pipeline.jobs.settings import Settings, read_file
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
+from headwater.pipeline.monitoring.settings import Settings as Monitoring
 from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.tables import BRONZE, GOLD, SILVER
 from headwater.store.reader import StoreReader
@@ -387,8 +388,9 @@ def test_the_page_has_all_settings_with_their_defaults(tmp_path: Path) -> None:
     config.write_text(text, encoding="utf-8")
     assert len(read_file(config).decoding) == 1
     named = set(re.findall(r"^(?:# )?(\w+) =", text, re.MULTILINE))
-    known = {each.name for kind in (Settings, Deriving, Advising, UpkeepSettings) for each in dataclasses.fields(kind)}
-    assert known - named == {"decoding", "deriving", "advising", "monitoring", "upkeep"}
+    kinds = (Settings, Deriving, Advising, UpkeepSettings, Monitoring)
+    known = {each.name for kind in kinds for each in dataclasses.fields(kind)}
+    assert known - named == {"decoding", "deriving", "advising", "upkeep", "monitoring", "spark"}
 
 
 # ---- mistakes, without Spark -------------------------------------------------------------------------------------

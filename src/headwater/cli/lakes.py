@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -103,20 +103,27 @@ def needing_spark(command: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def spark_session(command: str, lake: Lake, master: str, *, short: bool) -> Iterator[SparkSession]:
+def spark_session(
+    command: str, lake: Lake, master: str, *, short: bool, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """A Spark that ends with the command, and its Java with it, unless this process had one before. What Java says is
-    in the lake's spark.log. `short`: it will live for seconds."""
+    in the lake's spark.log. `short`: it will live for seconds. `settings` are Spark's own; of a master that they name,
+    one that is given goes before."""
     with needing_spark(command):
         from pyspark.sql import SparkSession
 
         from headwater.pipeline.java import NoJava
         from headwater.pipeline.session import SHORT_LIFE, NoSpark, end_session, make_session
+        from headwater.pipeline.spark_settings import MASTER
     had_one = SparkSession.getActiveSession() is not None
     log = lake.folder / SPARK_LOG
     warehouse = {"spark.sql.warehouse.dir": str(lake.folder / "warehouse")}  # not in the folder somebody stands in
+    chosen = {**warehouse, **(SHORT_LIFE if short else {}), **(settings or {})}
+    named = chosen.pop(MASTER, LOCAL)
+    master = named if master == LOCAL else master
     try:
         lake.folder.mkdir(parents=True, exist_ok=True)
-        spark = make_session(master, settings={**warehouse, **(SHORT_LIFE if short else {})}, log=log)
+        spark = make_session(master, settings=chosen, log=log)
     except (NoJava, NoSpark) as error:
         fail(command, str(error))
     except OSError as error:

@@ -44,7 +44,7 @@ def backfill(
     lake = open_lake(command, of.lake)
     from headwater.pipeline.jobs.accounts import recover
 
-    with spark_session(command, lake, master, short=True) as spark, failing(command):
+    with spark_session(command, lake, master, short=True, settings=settings.spark) as spark, failing(command):
         with lake.writing(), _reading(command):
             found, lost = recover(spark, lake, settings, deleted=deleted)
         print(f"bronze: {found:,} messages fetched, {lost:,} lost", flush=True)
@@ -86,7 +86,7 @@ def remake(
         plan = make_plan(tables or (), _moment(start, "--from"), _moment(end, "--to")) if tables else None
     except NotDerived as error:
         raise typer.BadParameter(f"{error}.") from None
-    with spark_session(command, lake, master, short=False) as spark, failing(command):
+    with spark_session(command, lake, master, short=False, settings=settings.spark) as spark, failing(command):
         from headwater.cli.pipeline_run import stopping
         from headwater.cli.pipeline_view import PipelineView
         from headwater.pipeline.jobs.pipeline import Pipeline, remake_all

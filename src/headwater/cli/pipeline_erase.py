@@ -46,7 +46,7 @@ def erase(
         raise typer.BadParameter("say what: --topic, --where or --record, one of them.")
     settings = of.settings(command)
     lake = open_lake(command, of.lake)
-    with spark_session(command, lake, master, short=True) as spark, failing(command):
+    with spark_session(command, lake, master, short=True, settings=settings.spark) as spark, failing(command):
         from pyspark.errors import PySparkException
 
         from headwater.pipeline.jobs import erasing

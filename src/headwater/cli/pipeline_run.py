@@ -59,7 +59,7 @@ def run(
         _check_stores(command, settings, once)
     if lake.writer() is not None:  # before Java has started
         fail(command, f"process {lake.writer()} writes into {lake.folder} already; stop it, or choose another --lake.")
-    with spark_session(command, lake, master, short=once) as spark, failing(command):
+    with spark_session(command, lake, master, short=once, settings=settings.spark) as spark, failing(command):
         from headwater.cli.pipeline_view import PipelineView
         from headwater.pipeline.catalogs.registrar import Registrar
         from headwater.pipeline.jobs.pipeline import Pipeline, drain

@@ -14,9 +14,13 @@ import os
 import sys
 from typing import Any
 
+import pyspark
 from pyspark import cloudpickle
 
 import headwater
+from headwater.pipeline.versions import check_version
+
+check_version(pyspark.__version__)
 
 
 class Portable:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.pipeline.java import QUICK_JAVA, use_java
 from headwater.pipeline.masters import NoMaster, check_master
 from headwater.pipeline.shipping import OURS, make_zip
+from headwater.pipeline.versions import OldSpark, check_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,7 @@ LOCAL_SETTINGS: Final = {
 }
 SHORT_LIFE: Final = {"spark.driver.extraJavaOptions": f"-Dfile.encoding=UTF-8 {QUICK_JAVA}"}
 """For a session that lives for seconds."""
+LOCAL_IP: Final = "SPARK_LOCAL_IP"
 LARGEST_LOG: Final = 10 << 20
 """Bytes of a log with which another one is begun; one old one stays."""
 
@@ -58,9 +60,14 @@ def make_session(
     has already is taken as it is. What Java says goes to our standard error, or into the file `log`. Raises NoJava,
     NoSpark."""
     try:
+        import pyspark
         from pyspark.sql import SparkSession
     except ImportError:
         raise NoSpark("PySpark is not installed: pip install 'headwater[spark]'") from None
+    try:
+        check_version(pyspark.__version__)
+    except OldSpark as error:
+        raise NoSpark(f"{error}: pip install -U 'headwater[spark]'") from None
     try:
         check_master(master)
     except NoMaster as error:
@@ -79,14 +86,27 @@ def make_session(
         builder = builder.config(key, value)
     if master.startswith("local"):
         os.environ["PYTHONPATH"] = os.pathsep.join(_paths())  # before Java starts, whose workers inherit it
-    with contextlib.nullcontext() if log is None else _chatter_into(log), _deaf_java():
+    with contextlib.nullcontext() if log is None else _chatter_into(log), _deaf_java(), _pages_on_loopback(master):
         session = _started(builder)
     _expect_the_end()
     for key, value in SETTINGS.items():
-        session.conf.set(key, value)
+        session.conf.set(key, (settings or {}).get(key, value))
     ship(session, master)
     register(session)
     return session
+
+
+@contextlib.contextmanager
+def _pages_on_loopback(master: str) -> Iterator[None]:
+    """Spark's own pages ask nobody who they are. Java looks where they listen when it starts, into its environment."""
+    if not master.startswith("local") or LOCAL_IP in os.environ:
+        yield
+        return
+    os.environ[LOCAL_IP] = "127.0.0.1"
+    try:
+        yield
+    finally:
+        del os.environ[LOCAL_IP]
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from headwater.pipeline.monitoring.settings import Settings as Monitoring
 from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.source.settings import Settings as Source
 from headwater.pipeline.source.settings import read_settings
+from headwater.pipeline.spark_settings import read_spark
 from headwater.suggestion import unknown
 
 URL: Final = "http://localhost:8080"
@@ -38,7 +39,7 @@ class Settings:
     makes them again (remake).
     With `live_broker` (`mqtt://host:port`), what comes by MQTT is compared with what was stored. With `advise`, nodes
     get advice by `advising`, for which the token has to be theirs (`rest.token`); `stored_filters` are what they
-    store by."""
+    store by. `spark` are settings of Spark by their whole names."""
 
     urls: tuple[str, ...] = (URL,)
     urls_file: str | None = None
@@ -69,6 +70,7 @@ class Settings:
     monitoring: Monitoring = field(default_factory=Monitoring)
     catalog: tuple[Catalog, ...] = ()
     iceberg: Iceberg | None = None
+    spark: Mapping[str, str] = field(default_factory=dict)
 
     def source_options(self) -> dict[str, str]:
         """For `format("headwater")`."""
@@ -110,8 +112,8 @@ class Settings:
 
 
 def read_file(path: Path) -> Settings:
-    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]`, `[advising]`, `[upkeep]` and
-    `[monitoring]`.
+    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]`, `[advising]`, `[upkeep]`,
+    `[monitoring]` and `[spark]`.
     Raises SettingsError."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -151,6 +153,8 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
         values["advising"] = Advising.from_settings(values["advising"])
     if "upkeep" in values:
         values["upkeep"] = UpkeepSettings.from_settings(values["upkeep"])
+    if "spark" in values:
+        values["spark"] = read_spark(values["spark"])
     if "monitoring" in values:
         values["monitoring"] = Monitoring.from_settings(values["monitoring"])
     if "catalog" in values:
