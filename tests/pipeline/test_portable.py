@@ -24,7 +24,7 @@ UNPICKLE = """
 import pickle, sys
 reader = pickle.loads(sys.stdin.buffer.read())
 import headwater
-print(type(reader).__name__, reader.settings.urls, reader.shape.names, headwater.__file__, sep="|")
+print(type(reader).__name__, reader.settings.urls, reader.shape.schema.names, headwater.__file__, sep="|")
 """
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.pipeline.lake.log import Log
-from headwater.pipeline.source.progress import Behind, behind
+from headwater.pipeline.source.progress import Behind, MetricsListener, behind, with_metrics
 from headwater.store.columns import COLUMNS
 from headwater.store.query import Query
 from headwater.store.reader import StoreReader
@@ -258,3 +258,47 @@ def test_a_query_that_begins_anew_over_its_table_is_refused(
         query.awaitTermination(PATIENCE)
     assert [position for _, position in names(contents(tmp_path / "bronze"))] == list(range(1, 11))
     assert len(list((tmp_path / "bronze").rglob("*.parquet"))) == 1
+
+
+# ---- as users of Kafka's source know it ----------------------------------------------------------------------------
+
+
+def test_declared_columns_headers_and_metrics(spark: SparkSession, tmp_path: Path) -> None:
+    heard: list[dict[str, Any]] = []
+    with serving(WatchedStore("s1")) as served:
+        for number in range(6):
+            body = json.dumps({"value": number / 2, "unit": "C"}).encode()
+            served.writer.take("a", body, arrival=NOON + number * SECOND, properties=b'{"user":[["k","v"]]}')
+        served.writer.sync()
+        given = options(
+            served,
+            payloadSchema="value double, unit string",
+            payloadColumn="data",
+            includeHeaders=True,
+            maxOffsetsPerTrigger=4,
+        )
+        listener = MetricsListener(heard.append)
+        spark.streams.addListener(listener)
+        try:
+            query = (
+                spark.readStream.format("headwater")
+                .options(**given)
+                .load()
+                .selectExpr("data.value as value", "data.unit as unit", "headers[0].key as key")
+                .writeStream.format("memory")
+                .queryName("declared")
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .start()
+            )
+            query.processAllAvailable()
+            until = time.monotonic() + PATIENCE
+            while sum(each["numInputRows"] for each in heard) < 6 and time.monotonic() < until:
+                time.sleep(0.05)
+            query.stop()
+        finally:
+            spark.streams.removeListener(listener)
+    found = sorted(map(tuple, spark.table("declared").collect()))
+    assert found == [(number / 2, "C", "k") for number in range(6)]
+    behind_by = [each["sources"][0]["metrics"]["maxOffsetsBehindLatest"] for each in heard if each["numInputRows"]]
+    assert behind_by == ["2", "0"]
+    assert with_metrics(query.lastProgress)["sources"][0]["metrics"]["offsetsBehindLatest.s1"] == "0"

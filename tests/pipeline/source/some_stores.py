@@ -11,6 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from headwater.pipeline.source.datasource import PushingReader, Reader, StreamReader
 from headwater.pipeline.source.reading import SCHEMA
 from headwater.pipeline.source.settings import Settings, read_settings
+from headwater.pipeline.source.shape import Shape
 from headwater.store.chunk import Chunk
 from headwater.store.memory import MemoryStore
 from headwater.store.query import Query
@@ -53,16 +54,16 @@ def settings(*servers: Served, **options: Any) -> Settings:
 
 
 def stream(*servers: Served, **options: Any) -> StreamReader:
-    return StreamReader(settings(*servers, **options), SCHEMA)
+    return StreamReader(settings(*servers, **options), Shape(SCHEMA))
 
 
 def batch(*servers: Served, **options: Any) -> PushingReader:
-    return PushingReader(settings(*servers, **options), SCHEMA)
+    return PushingReader(settings(*servers, **options), Shape(SCHEMA))
 
 
 def rows(reader: Reader | StreamReader, partitions: list[InputPartition]) -> list[dict[str, Any]]:
     """All rows, by store and position, as tasks would read them."""
-    tables = [pa.Table.from_batches(reader.read(each), reader.shape) for each in partitions]
+    tables = [pa.Table.from_batches(reader.read(each), reader.shape.schema) for each in partitions]
     found: list[dict[str, Any]] = [row for table in tables for row in table.to_pylist()]
     return sorted(found, key=lambda row: (row.get("store", ""), row["position"]))
 

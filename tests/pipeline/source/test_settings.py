@@ -51,6 +51,17 @@ def test_addresses_are_of_the_option_and_the_file_each_once(tmp_path: Path) -> N
         ({"url": URL, "topic": ""}, "'topic' is ''"),
         ({"url": URL, "maxRowsPerTrigger": "0"}, "from 1 on"),
         ({"url": URL, "waitForStore": "long"}, "a number of seconds"),
+        ({"url": URL, "reader": "a", "groupId": "b"}, "'groupId' says the same as reader"),
+        ({"url": URL, "minOffsetsPerTrigger": "5", "maxRowsPerTrigger": "4"}, "is 5, and a batch has 4 at most"),
+        (
+            {"url": URL, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "soon"},
+            "'maxTriggerDelay' is a time such as 30s",
+        ),
+        ({"url": URL, "maxTriggerDelay": "5s"}, "'maxTriggerDelay' needs minOffsetsPerTrigger"),
+        ({"url": URL, "startingTimestamp": "noon"}, "'startingTimestamp' is a time"),
+        ({"url": URL, "startingTimestamp": "9" * 30}, "'startingTimestamp' is milliseconds since 1970"),
+        ({"url": URL, "startingTimestamp": "1", "startingOffsets": "latest"}, "says the same as startingOffsets"),
+        ({"url": URL, "payloadColumn": "data"}, "'payloadColumn' needs payloadSchema"),
     ],
 )
 def test_what_is_wrong_is_said(given: dict[str, str], said: str) -> None:
@@ -83,3 +94,16 @@ def test_secrets_are_in_no_text_and_travel_to_executors() -> None:
     assert "s3cret" not in repr(found)
     assert "t0ken" not in repr(read_settings({"url": URL, "token": "t0ken"}))
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_names_that_users_of_kafka_know() -> None:
+    found = read_settings(
+        {"url": URL, "groupId": "mine", "startingTimestamp": "1769860800000", "endingTimestamp": "2026-02-01"}
+    )
+    assert (found.reader, found.start) == ("mine", datetime(2026, 1, 31, 12, tzinfo=UTC))
+    assert found.end == datetime(2026, 2, 1, tzinfo=UTC)
+    waiting = read_settings(
+        {"url": URL, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "9", "maxTriggerDelay": "30s"}
+    )
+    assert (waiting.least_rows, waiting.most_rows, waiting.longest_delay) == (5, 9, 30.0)
+    assert read_settings({"url": URL, "minOffsetsPerTrigger": "5"}).longest_delay == 900.0

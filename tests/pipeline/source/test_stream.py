@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from headwater.pipeline.options import OptionError
 from headwater.pipeline.source.datasource import StreamReader
 from headwater.pipeline.source.reading import SCHEMA
+from headwater.pipeline.source.shape import Shape
 from headwater.pipeline.source.stores import DataLoss
 from headwater.store.reader import Gone, Refused, StoreReader, Unreachable
 from tests.pipeline.source.some_stores import EXPIRED, WatchedStore, fill, names, rows, settings, span, stream
@@ -420,7 +421,7 @@ def test_who_may_not_ask_is_told(one: Served) -> None:
 @pytest.mark.parametrize("answer", [b"{}", b"[]", b"<html>"])
 def test_something_else_at_the_address_is_no_store(answer: bytes) -> None:
     with answering(answer) as url, pytest.raises(Unreachable, match="something else"):
-        StreamReader(settings(url=url), SCHEMA).initialOffset()
+        StreamReader(settings(url=url), Shape(SCHEMA)).initialOffset()
 
 
 @contextlib.contextmanager

@@ -27,6 +27,11 @@ def admit(start: Offsets, found: Mapping[str, StoreNow], most: int | None) -> Of
     return {id: begin[id] + taken.get(id, 0) for id in sorted(begin)}
 
 
+def count_waiting(start: Offsets, found: Mapping[str, StoreNow]) -> int:
+    """Messages that a batch could have, of the stores that have begun."""
+    return sum(_waiting(_behind(start, found), found).values())
+
+
 def rows_for_bytes(most: int, start: Offsets, found: Mapping[str, StoreNow]) -> int:
     """So many messages have about so many bytes."""
     waiting = _waiting(_behind(start, found), found)

@@ -34,17 +34,17 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from headwater.disk.crash_points import crash_point
-from headwater.pipeline.lake.types import SPARK
 from headwater.pipeline.options import OptionError
 from headwater.pipeline.portable import Portable
-from headwater.pipeline.source.admission import admit, rows_for_bytes
+from headwater.pipeline.source.admission import admit, count_waiting, rows_for_bytes
+from headwater.pipeline.source.pacing import Pace
 from headwater.pipeline.source.pushdown import Pushed
-from headwater.pipeline.source.reading import DDL, SCHEMA, Range, read
+from headwater.pipeline.source.reading import Range, read
 from headwater.pipeline.source.settings import FORMAT, WAIT_FOR_BATCH, Settings, read_settings
+from headwater.pipeline.source.shape import Shape, ddl
 from headwater.pipeline.source.stores import DataLoss, Offsets, StoreNow, Stores, beginnings, check_named, ends
 from headwater.store.direct import ends_of
 from headwater.store.reader import StoreError
-from headwater.suggestion import unknown
 
 log = logging.getLogger(__name__)
 
@@ -57,17 +57,18 @@ class HeadwaterSource(Portable, DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return DDL
+        """Spark reads what `payloadSchema` declares."""
+        return ddl(read_settings(self.options))
 
     def reader(self, schema: StructType) -> Reader:
         settings = read_settings(self.options, wait=WAIT_FOR_BATCH)
-        return (PushingReader if settings.pushdown else Reader)(settings, _shape(schema))
+        return (PushingReader if settings.pushdown else Reader)(settings, Shape.of(schema, settings))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         settings = read_settings(self.options)
         if settings.end != "latest":
             raise OptionError(f"format({FORMAT!r}): endingOffsets is for spark.read; a stream has no end")
-        return StreamReader(settings, _shape(schema))
+        return StreamReader(settings, Shape.of(schema, settings))
 
 
 class RangePartition(InputPartition):
@@ -78,28 +79,17 @@ class RangePartition(InputPartition):
         return f"{self.range.store}:{self.range.after + 1}..{self.range.last}"
 
 
-def _shape(schema: StructType) -> pa.Schema:
-    """What is to come out: all columns, or those that the user has named."""
-    for each in schema.fields:
-        if each.name not in SCHEMA.names:
-            raise OptionError(unknown("column", each.name, SCHEMA.names, f" of format({FORMAT!r})"))
-        expected, said = SPARK[SCHEMA.field(each.name).type], each.dataType.simpleString()
-        if said != expected:
-            raise OptionError(f"format({FORMAT!r}): the column {each.name!r} is {expected}, not {said}; cast it later")
-    return pa.schema([SCHEMA.field(each.name).with_nullable(each.nullable) for each in schema.fields])
-
-
 class _Ranges(Portable):
     """What both readers do: ranges into partitions, and partitions into rows."""
 
-    def __init__(self, settings: Settings, shape: pa.Schema) -> None:
+    def __init__(self, settings: Settings, shape: Shape) -> None:
         self.settings = settings
         self.shape = shape
         self.pushed = Pushed(settings.topic, settings.store, [settings.measured_from, settings.measured_to])
 
     def _range(self, stores: Stores, id: str, url: str, after: int, last: int) -> Range:
         low, high = (None if each is None else each.isoformat() for each in self.pushed.time)
-        columns = tuple(self.shape.names)
+        columns = self.shape.stored
         return Range(id, url, after, last, self.pushed.filter, low, high, columns, stores.place_of(id))
 
     def _partitions(self, ranges: Iterable[Range]) -> list[InputPartition]:
@@ -115,7 +105,7 @@ class _Ranges(Portable):
             return  # Spark makes one of its own where there are none
         crash_point("pipeline-before-read")
         for batch in read(partition.range, self.settings):
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.shape)
+            yield self.shape.shaped(batch)
 
 
 class Reader(_Ranges, DataSourceReader):
@@ -166,9 +156,10 @@ class PushingReader(Reader):
 class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Batch after batch, each the same whenever it is read."""
 
-    def __init__(self, settings: Settings, shape: pa.Schema) -> None:
+    def __init__(self, settings: Settings, shape: Shape) -> None:
         super().__init__(settings, shape)
         self.stores = Stores(settings)
+        self.pace = Pace(settings.least_rows, settings.longest_delay)
         self._target: Offsets | None = None
         self._latest: Offsets | None = None
         self._told: Offsets = {}
@@ -197,6 +188,8 @@ class StreamReader(_Ranges, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._target is not None:
             target = self._target
             found = {id: replace(now, next=target[id] + 1) for id, now in found.items() if id in target}
+        elif self.pace.waits(count_waiting(start, found)):
+            return start
         return admit(start, found, self._most(limit, start, found))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

@@ -1,20 +1,34 @@
 """How far behind a stream is, by the progress that Spark reports of it.
 
 Spark asks a source for `metrics` through a Java interface (`ReportsSourceMetrics`) that the classes behind Python data
-sources do not have (Spark 4.3), so there are none in `query.lastProgress`. But it has the offsets: where the last batch
-ended, and where the stores did. The rest is asked of the stores.
+sources do not have (Spark 4.2 and 4.3), so there are none in `query.lastProgress`. But it has the offsets: where the
+last batch ended, and where the stores did. From them `with_metrics` makes the progress that Spark would have made, with
+the names of Kafka's source, and `MetricsListener` does so for every query of a session. What is not in the offsets is
+asked of the stores.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 
 from headwater.pipeline.source.settings import Settings, read_settings
 from headwater.pipeline.source.stores import Offsets, Stores
+
+BEHIND: Final = "offsetsBehindLatest"
+"""Of one store: `offsetsBehindLatest.4f1c0d2ab9e7`."""
+SECONDS: Final = "secondsBehindLatest"
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,65 @@ def offsets(progress: Any, name: str = "endOffset") -> Offsets:
         if isinstance(given, Mapping):
             return {str(store): int(position) for store, position in given.items()}
     return {}
+
+
+def metrics(source: Mapping[str, Any]) -> dict[str, str]:
+    """Of a source in a query's progress: how many messages its last batch was behind the ends of the stores, as Spark
+    has metrics, text by name. Empty if it is no source of ours."""
+    ends, latest = (_numbers(source.get(name)) for name in ("endOffset", "latestOffset"))
+    if not ends or not latest:
+        return {}
+    behind = {store: max(0, latest.get(store, end) - end) for store, end in ends.items()}
+    return {
+        "avgOffsetsBehindLatest": str(sum(behind.values()) / len(behind)),
+        "maxOffsetsBehindLatest": str(max(behind.values())),
+        "minOffsetsBehindLatest": str(min(behind.values())),
+        **{f"{BEHIND}.{store}": str(count) for store, count in behind.items()},
+    }
+
+
+def with_metrics(progress: Any, options: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A query's progress as JSON has it, with the `metrics` of our sources. With the `options` of the source, the
+    stores are asked since when its oldest message waits (`secondsBehindLatest`). Raises OptionError."""
+    found: dict[str, Any] = json.loads(progress if isinstance(progress, str) else progress.json)
+    for source in found["sources"]:
+        made = metrics(source)
+        if made and options is not None:
+            waited = behind(found, options).seconds
+            made |= {} if waited is None else {SECONDS: f"{waited:.3f}"}
+        source["metrics"] = {**(source.get("metrics") or {}), **made}
+    return found
+
+
+class MetricsListener(StreamingQueryListener):
+    """`report` is called with the progress of each batch of each query, `with_metrics`; `options` as there.
+
+    spark.streams.addListener(MetricsListener(lambda progress: …))
+    """
+
+    def __init__(self, report: Callable[[dict[str, Any]], None], options: Mapping[str, str] | None = None) -> None:
+        self._report = report
+        self._options = options
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        self._report(with_metrics(event.progress, self._options))
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """There is nothing to tell."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """There is nothing to tell."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """There is nothing to tell."""
+
+
+def _numbers(said: Any) -> Offsets:
+    """Offsets of ours: a number for each store. Empty if it is something else."""
+    given = json.loads(said) if isinstance(said, str) else said
+    if not isinstance(given, Mapping) or not all(type(each) is int for each in given.values()):
+        return {}
+    return {str(store): position for store, position in given.items() if store != "version"}
 
 
 def behind(progress: Any, options: Mapping[str, str]) -> Behind:

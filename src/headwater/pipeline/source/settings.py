@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from headwater.pipeline.options import OptionError, Options
+from headwater.pipeline.source.pacing import DELAY, seconds
 from headwater.routing.topics import LEVELS_ASKED, InvalidTopicFilter, check_filter
 from headwater.store.direct import Direct
 from headwater.store.reader import StoreReader
@@ -24,11 +25,16 @@ OPTIONS: Final = {
     "password": "and password",
     "ca": "a file with the authorities that may have signed the certificate",
     "reader": "name under which commits are told to the stores; retention waits for it",
+    "groupId": "the same, by the name that Kafka's users know",
     "startingOffsets": "earliest, latest, a time of arrival (ISO 8601), or JSON {store id: last position before}",
+    "startingTimestamp": "instead of startingOffsets: a time of arrival, in milliseconds since 1970 or ISO 8601",
     "endingOffsets": "for batch reads: latest, a time of arrival, or JSON {store id: last position}",
+    "endingTimestamp": "instead of endingOffsets: a time of arrival, in milliseconds since 1970 or ISO 8601",
     "failOnDataLoss": "true: messages that retention removed unread are an error; false: they are left out, and told",
     "maxRowsPerTrigger": "most messages of a batch, of all stores together (also maxOffsetsPerTrigger)",
     "maxOffsetsPerTrigger": "the same, by the name that Kafka's source has for it",
+    "minOffsetsPerTrigger": "a batch waits until so many messages are there, of all stores together",
+    "maxTriggerDelay": "but no longer than this after the batch before, such as 30s, 15m or 1h; 15m if not given",
     "maxBytesPerTrigger": "about as many bytes of a batch at most, by the stores' mean size of a message",
     "rowsPerPartition": "a range is cut into partitions of so many messages",
     "topic": "a topic filter with wildcards, asked of the stores",
@@ -36,6 +42,9 @@ OPTIONS: Final = {
     "to": "time of measurement before which (ISO 8601)",
     "store": "only the store of this id",
     "pushdown": "true: stores answer conditions of `where`; for DataFrames with one query, as Spark mixes them up",
+    "includeHeaders": "true: a column headers has the user properties, as Kafka's source has headers",
+    "payloadSchema": "columns of JSON payloads, as Spark's DDL: temp double, unit string",
+    "payloadColumn": "a struct of this name has the columns of payloadSchema, instead of standing beside the others",
     "waitForStore": "seconds for which a store that does not answer is waited for: 600 for streams, 15 for batch reads",
     "history": "node: old messages come from the node, too; direct: what is in object storage is read from there",
     "historyOptions": "JSON: how object storage is reached, as deltalake's options; else by the environment",
@@ -77,6 +86,11 @@ class Settings:
     follow: bool = True
     is_direct: bool = False
     history_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    least_rows: int | None = None
+    longest_delay: float = DELAY
+    headers: bool = False
+    payload_schema: str | None = None
+    payload_column: str | None = None
 
     def addresses(self) -> list[str]:
         """As they are now. OSError: the file cannot be read."""
@@ -102,23 +116,19 @@ class Settings:
 def read_settings(given: Mapping[str, str], *, wait: float = WAIT_FOR_STORE) -> Settings:
     """`wait` is `waitForStore` unless that is given. Raises OptionError."""
     options = Options(FORMAT, given, OPTIONS)
-    urls = tuple(each.strip() for each in (options.text("url") or "").split(",") if each.strip())
-    urls_file = options.text("urlsFile")
-    if not urls and urls_file is None:
-        raise options.wrong("url", "is needed, such as http://localhost:8080 (or urlsFile)")
-    rows = options.count("maxRowsPerTrigger", options.count("maxOffsetsPerTrigger"))
+    least = options.count("minOffsetsPerTrigger")
     settings = Settings(
-        urls=urls,
-        urls_file=urls_file,
+        urls=tuple(each.strip() for each in (options.text("url") or "").split(",") if each.strip()),
+        urls_file=options.text("urlsFile"),
         token=options.text("token"),
         user=options.text("user"),
         password=options.text("password"),
         ca=options.text("ca"),
-        reader=options.text("reader"),
-        start=_offsets(options, "startingOffsets", "earliest"),
-        end=_offsets(options, "endingOffsets", "latest"),
+        reader=_one_of(options, "reader", "groupId"),
+        start=_boundary(options, "starting", "earliest"),
+        end=_boundary(options, "ending", "latest"),
         fail_on_loss=options.flag("failOnDataLoss", True),
-        most_rows=rows,
+        most_rows=options.count("maxRowsPerTrigger", options.count("maxOffsetsPerTrigger")),
         most_bytes=options.count("maxBytesPerTrigger"),
         rows_per_partition=options.count("rowsPerPartition", ROWS_PER_PARTITION) or ROWS_PER_PARTITION,
         topic=_filter(options),
@@ -131,17 +141,34 @@ def read_settings(given: Mapping[str, str], *, wait: float = WAIT_FOR_STORE) -> 
         follow=options.flag("follow", True),
         is_direct=_history(options) == "direct",
         history_options=_history_options(options),
+        least_rows=least,
+        longest_delay=_delay(options, least),
+        headers=options.flag("includeHeaders", False),
+        payload_schema=options.text("payloadSchema"),
+        payload_column=options.text("payloadColumn"),
     )
+    _check(settings, options)
+    return settings
+
+
+def _check(settings: Settings, options: Options) -> None:
+    """Of options that belong together. Raises OptionError."""
+    least, most = settings.least_rows, settings.most_rows
+    if not settings.urls and settings.urls_file is None:
+        raise options.wrong("url", "is needed, such as http://localhost:8080 (or urlsFile)")
+    if least is not None and most is not None and least > most:
+        raise options.wrong("minOffsetsPerTrigger", f"is {least}, and a batch has {most} at most")
+    if settings.payload_column and not settings.payload_schema:
+        raise options.wrong("payloadColumn", "needs payloadSchema, which says what is in it")
     if settings.unknown_stores not in UNKNOWN_STORES:
         raise options.wrong("unknownStores", f"is one of {', '.join(UNKNOWN_STORES)}, not {settings.unknown_stores!r}")
     if settings.measured_from and settings.measured_to and settings.measured_from >= settings.measured_to:
         raise options.wrong("from", "is not before `to`: nothing could be read")
-    for url in urls or ("http://localhost:8080",):  # those of a file are looked at when it is read
+    for url in settings.urls or ("http://localhost:8080",):  # those of a file are looked at when it is read
         try:
             settings.client(url)
         except ValueError as error:
             raise OptionError(f"format({FORMAT!r}): {error}") from None
-    return settings
 
 
 def _history(options: Options) -> str:
@@ -179,6 +206,37 @@ def _time(options: Options, name: str) -> datetime | None:
     except ValueError:
         raise options.wrong(name, f"is a time such as 2026-01-31T12:00:00Z, not {found!r}") from None
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+def _one_of(options: Options, name: str, other: str) -> str | None:
+    if options.text(name) is not None and options.text(other) is not None:
+        raise options.wrong(other, f"says the same as {name}; give one of them")
+    return options.text(name, options.text(other))
+
+
+def _delay(options: Options, least: int | None) -> float:
+    text = options.text("maxTriggerDelay")
+    found = DELAY if text is None else seconds(text)
+    if found is None:
+        raise options.wrong("maxTriggerDelay", f"is a time such as 30s, 15m or 1h, not {text!r}")
+    if text is not None and least is None:
+        raise options.wrong("maxTriggerDelay", "needs minOffsetsPerTrigger, for which a batch waits")
+    return found
+
+
+def _boundary(options: Options, side: str, default: str) -> Start:
+    """`starting` or `ending`, as offsets or a timestamp."""
+    name = f"{side}Timestamp"
+    text = options.text(name)
+    if text is None:
+        return _offsets(options, f"{side}Offsets", default)
+    _one_of(options, f"{side}Offsets", name)
+    if text.strip().isdecimal():
+        try:
+            return datetime.fromtimestamp(int(text) / 1000, UTC)
+        except (ValueError, OverflowError, OSError):
+            raise options.wrong(name, f"is milliseconds since 1970, not {text!r}") from None
+    return _time(options, name) or "earliest"
 
 
 def _offsets(options: Options, name: str, default: str) -> Start:
