@@ -71,7 +71,7 @@ def run_client(master: str, url: str, folder: Path, python: Path, settings: Mapp
 
 def check_landed(said: Mapping[str, Any], folder: Path) -> None:
     """Tasks did not have our package, then they had; a sweep came out as here; every message is in bronze once, in as
-    many batches as were to be."""
+    many batches as were to be, and is read from there."""
     assert said["before"] == ["nowhere"]
     assert said["after"] != [] and all("headwater.zip" in each for each in said["after"])
     assert said["messages"] == len(STORES) * MESSAGES // 2
@@ -79,4 +79,5 @@ def check_landed(said: Mapping[str, Any], folder: Path) -> None:
     table = DeltaTable(folder / "bronze").to_pyarrow_table(columns=["store", "position", "topic", "payload"])
     landed = sorted(tuple(row.values()) for row in table.to_pylist())
     assert landed == sorted(row for store in STORES for row in rows_of(store))
+    assert said["read"] == [[store, each] for store, each, topic, _ in landed if topic == "a"]
     assert len([each for each in (folder / "checkpoint" / "commits").iterdir() if each.name.isdecimal()]) == BATCHES

@@ -4,7 +4,7 @@ its own, as a process has one Spark, and of one kind.
 python -m tests.pipeline.landing '{"master": …, "url": …, "token": …, "folder": …, "settings": …}'
 
 Its last line is JSON: what tasks found of our package before and after it was shipped, how many messages a batch read
-has seen, and what came of a sweep.
+has seen, what came of a sweep, and which rows a read of the table has.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ def main(given: dict[str, Any]) -> dict[str, Any]:
         "swept": [each.mean_ms for each in sweep(run_point, GRID, spark)],
     }
     land(spark, source, Path(given["folder"]))
+    table = spark.read.format("headwater-delta").load(str(Path(given["folder"], "bronze")))
+    said["read"] = sorted(map(list, table.where("topic = 'a'").select("store", "position").collect()))
     spark.stop()
     return said
 

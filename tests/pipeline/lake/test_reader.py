@@ -254,18 +254,21 @@ def test_a_column_that_came_later_is_null_before(tmp_path: Path) -> None:
 
 
 def test_a_large_difference_is_cut_and_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of rows where it is cut, and of those that have no value there."""
     model = Model(tmp_path)
     model.append([(position, "a") for position in range(0, 60, 2)])
-    kept = [(position, "a") for position in range(0, 60, 4)] + [(58, "b"), (2, "a")]
+    without = {**full((0, "n")), "position": None}
+    model.log.commit(write_files([pa.RecordBatch.from_pylist([without], SCHEMA)], str(tmp_path), "day"), {})
+    kept = [(position, "a") for position in range(0, 60, 4)] + [(58, "b"), (2, "a"), (16, "c")]
     model._commit(Counter(kept), kept, replaced=model.log.paths())
     monkeypatch.setattr("headwater.pipeline.lake.changes.COMPARED", 5)
-    asked = read_options({"path": str(tmp_path), "startingVersion": "2", "readChangeFeed": "true"}, is_stream=False)
+    asked = read_options({"path": str(tmp_path), "startingVersion": "3", "readChangeFeed": "true"}, is_stream=False)
     reader = TableReader(asked.pinned(), spark_schema(asked))
     partitions = reader.partitions()
-    assert len(partitions) == 7
-    found = Counter((row["_change_type"], bare(row)) for row in rows_of(reader, partitions))
-    went = Counter(("delete", (position, "a")) for position in range(6, 60, 4))
-    assert found == went + Counter([("insert", (58, "b"))])
+    assert len(partitions) == 8
+    found = Counter((row["_change_type"], row["position"], row["topic"]) for row in rows_of(reader, partitions))
+    went = Counter(("delete", position, "a") for position in range(6, 60, 4)) + Counter([("delete", None, "n")])
+    assert found == went + Counter([("insert", 58, "b"), ("insert", 16, "c")])
 
 
 def test_the_table_at_a_time(tmp_path: Path) -> None:
@@ -309,6 +312,37 @@ def test_replaced_files_that_are_gone(tmp_path: Path, caplog: pytest.LogCaptureF
     model.log.open().vacuum(0, dry_run=False, enforce_retention_duration=False)
     with pytest.raises(FilesGone, match=r"version \d .* keep_replaced"):
         read(tmp_path, startingVersion=3)
+
+
+def test_what_changes_nothing_is_not_read(tmp_path: Path) -> None:
+    """Merged files are no change, and a commit that only removed has added nothing."""
+    model = Model(tmp_path)
+    model.append([(1, "a")])
+    model.append([(3, "a")])
+    model.compact()
+    model.erase(1)
+    reader = stream(tmp_path, startingVersion=3)
+    assert reader.partitions({"version": 2}, {"version": 4}) == []
+    asked = read_options({"path": str(tmp_path), "startingVersion": "3", "readChangeFeed": "true"}, is_stream=False)
+    [erased] = TableReader(asked.pinned(), spark_schema(asked)).partitions()
+    assert repr(erased) == "both of version 4"
+
+
+def test_a_batch_of_a_stream_has_as_many_files_as_it_may_or_one_commit(tmp_path: Path) -> None:
+    model = Model(tmp_path)
+    for positions in ([1], [3], [5], [1, 2], [1, 2], [3]):  # a file for each day, which follows from the position
+        model.append([(each, "a") for each in positions])
+
+    def ends(**options: object) -> list[int]:
+        reader = stream(tmp_path, startingVersion=1, **options)
+        found = [reader.initialOffset()]
+        while (end := reader.latestOffset(found[-1], reader.getDefaultReadLimit())) != found[-1]:
+            found.append(end)
+        return [each["version"] for each in found]
+
+    assert ends(maxFilesPerTrigger=2) == [0, 2, 3, 4, 5, 6]
+    assert ends(maxFilesPerTrigger=1) == ends(maxBytesPerTrigger=1) == [0, 1, 2, 3, 4, 5, 6]
+    assert ends() == [0, 6]
 
 
 def test_commits_that_the_log_has_no_more(tmp_path: Path) -> None:
