@@ -390,7 +390,7 @@ def test_the_page_has_all_settings_with_their_defaults(tmp_path: Path) -> None:
     named = set(re.findall(r"^(?:# )?(\w+) =", text, re.MULTILINE))
     kinds = (Settings, Deriving, Advising, UpkeepSettings, Monitoring)
     known = {each.name for kind in kinds for each in dataclasses.fields(kind)}
-    assert known - named == {"decoding", "deriving", "advising", "upkeep", "monitoring", "spark"}
+    assert known - named == {"decoding", "deriving", "advising", "upkeep", "monitoring", "spark", "catalog", "iceberg"}
 
 
 # ---- mistakes, without Spark -------------------------------------------------------------------------------------
