@@ -142,8 +142,8 @@ class Month:
     def _change_latest(self) -> None:
         log = self.latest.log
         rows = _readings(range(TOPICS), self.position, self.now)
-        change = self._paged.change(log.folder, log.paths(), rows)
-        self.latest.commit(write_pages(log.folder, change), change.replaced)
+        change = self._paged.change(log.place, log.paths(), rows)
+        self.latest.commit(write_pages(log.place, change), change.replaced)
 
     def _messages(self) -> pa.RecordBatch:
         first, self.position = self.position + 1, self.position + ROWS
@@ -313,8 +313,8 @@ def bytes_of_latest(folder: Path, topics: int = 10_000, changed: int = 10, commi
         sizes = []
         for number in range(commits + 1):
             rows = _readings(chosen(number) if number else range(topics), number * topics, now + number)
-            change = paged.change(log.folder, log.paths(), rows)
-            files = write_pages(log.folder, change)
+            change = paged.change(log.place, log.paths(), rows)
+            files = write_pages(log.place, change)
             log.commit(files, {}, replaced=change.replaced)
             sizes.append(sum(file.size for file in files))
         whole = write_files(_readings(range(topics), 0, now).to_batches(), str(folder / "whole"), None)

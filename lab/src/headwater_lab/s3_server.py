@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import IO
 
 _buckets = count(1)
 PATIENCE = 60.0
@@ -44,16 +46,17 @@ def s3_server() -> Iterator[S3Server]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        _await(process, port)
-        yield S3Server(port)
-    finally:
-        process.kill()
-        process.communicate()
+    with tempfile.TemporaryFile() as said:  # a line for each request: a pipe would be full some time
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said)
+        try:
+            _await(process, port, said)
+            yield S3Server(port)
+        finally:
+            process.kill()
+            process.wait()
 
 
-def _await(process: subprocess.Popen[bytes], port: int) -> None:
+def _await(process: subprocess.Popen[bytes], port: int, said: IO[bytes]) -> None:
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -61,6 +64,6 @@ def _await(process: subprocess.Popen[bytes], port: int) -> None:
             return
         except OSError:
             if process.poll() is not None or time.monotonic() > end:
-                process.kill()
-                raise RuntimeError(f"the S3 server did not start: {process.communicate()[1].decode()}") from None
+                said.seek(0)
+                raise RuntimeError(f"the S3 server did not start: {said.read().decode()}") from None
             time.sleep(0.05)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headwater.pipeline.jobs.settings import Settings
     from headwater.pipeline.lake.folder import Lake
 
-FOLDER: Final = Path("headwater-lake")
+FOLDER: Final = "headwater-lake"
 URL: Final = "http://localhost:8080"
 NOT_INSTALLED: Final = "pip install 'headwater[spark]'"
 SPARK_LOG: Final = "spark.log"
@@ -29,14 +29,23 @@ LOCAL: Final = "local[*]"
 Master = Annotated[
     str, typer.Option("--master", help="Where Spark runs: local[N], spark://host:port, or sc://host:port for Connect.")
 ]
-LakeFolder = Annotated[Path, typer.Option("--lake", help="The folder of the tables.")]
+LakePlace = Annotated[
+    str, typer.Option("--lake", help="The folder of the tables, or its URL: s3://…, abfss://…, gs://….")
+]
+LakeOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lake-option", metavar="NAME=VALUE", help="Of the object store, such as AWS_REGION=eu-west-1; repeat."
+    ),
+]
 
 
 @dataclass
 class StoresOptions:
     """Which lake, from which stores, and who asks them. What is given here goes before what the file says."""
 
-    lake: LakeFolder = FOLDER
+    lake: LakePlace = FOLDER
+    lake_option: LakeOptions = None
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Settings in a TOML file (docs/pipeline.md).")
     ] = None
@@ -75,21 +84,55 @@ class StoresOptions:
             raise typer.BadParameter(f"{error}.") from None
         return settings
 
+    def lake_at(self, command: str, settings: Settings) -> Lake:
+        """It need not be there yet. A mistake ends the command."""
+        lake = _lake(command, self.lake, {**settings.lake_options, **lake_options(self.lake_option)})
+        lake.other_engines = settings.other_engines
+        return lake
+
+    def open_lake(self, command: str, settings: Settings) -> Lake:
+        """One that is there. A mistake ends the command."""
+        return _there(command, self.lake_at(command, settings))
+
 
 with_stores_options = with_options(StoresOptions, "of")
 
 
-def open_lake(command: str, folder: Path) -> Lake:
+def open_lake(command: str, where: str, options: Mapping[str, str]) -> Lake:
     """One that is there. A mistake ends the command."""
+    return _there(command, _lake(command, where, options))
+
+
+def lake_options(given: list[str] | None) -> dict[str, str]:
+    """From NAME=VALUE."""
+    found = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter("--lake-option is a name and a value, such as AWS_REGION=eu-west-1.")
+        found[name] = value
+    return found
+
+
+def _lake(command: str, where: str, options: Mapping[str, str]) -> Lake:
     with needing_spark(command):
         from headwater.pipeline.lake.folder import Lake
         from headwater.pipeline.lake.log import LakeError
     try:
-        lake = Lake(folder)
+        return Lake(where, options=options)
     except LakeError as error:
         fail(command, f"{error}.")
-    if not lake.exists():
-        fail(command, f"there is no lake in {folder}; `headwater pipeline run --lake {folder}` makes one.")
+
+
+def _there(command: str, lake: Lake) -> Lake:
+    from headwater.objects import PlaceError
+
+    try:
+        is_there = lake.exists()
+    except PlaceError as error:
+        fail(command, f"{error}.")
+    if not is_there:
+        fail(command, f"there is no lake in {lake.where}; `headwater pipeline run --lake {lake.where}` makes one.")
     return lake
 
 
@@ -116,18 +159,18 @@ def spark_session(
         from headwater.pipeline.session import SHORT_LIFE, NoSpark, end_session, make_session
         from headwater.pipeline.spark_settings import MASTER
     had_one = SparkSession.getActiveSession() is not None
-    log = lake.folder / SPARK_LOG
-    warehouse = {"spark.sql.warehouse.dir": str(lake.folder / "warehouse")}  # not in the folder somebody stands in
+    log = lake.scratch / SPARK_LOG
+    warehouse = {"spark.sql.warehouse.dir": str(lake.scratch / "warehouse")}  # not in the folder somebody stands in
     chosen = {**warehouse, **(SHORT_LIFE if short else {}), **(settings or {})}
     named = chosen.pop(MASTER, LOCAL)
     master = named if master == LOCAL else master
     try:
-        lake.folder.mkdir(parents=True, exist_ok=True)
+        lake.scratch.mkdir(parents=True, exist_ok=True)
         spark = make_session(master, settings=chosen, log=log)
     except (NoJava, NoSpark) as error:
         fail(command, str(error))
     except OSError as error:
-        fail(command, f"cannot use {lake.folder}: {error.strerror or error}.")
+        fail(command, f"cannot use {lake.scratch}: {error.strerror or error}.")
     except Exception as error:
         fail(command, f"Spark does not start ({master}): {plain_words(error)}; {log} has what it said.")
     try:
@@ -140,6 +183,7 @@ def spark_session(
 @contextlib.contextmanager
 def failing(command: str) -> Iterator[None]:
     """What a pipeline or a lake says ends the command."""
+    from headwater.objects import PlaceError
     from headwater.pipeline.jobs.pipeline import PipelineError
     from headwater.pipeline.lake.log import LakeError
     from headwater.pipeline.monitoring.monitor import MonitoringError
@@ -147,7 +191,7 @@ def failing(command: str) -> Iterator[None]:
 
     try:
         yield
-    except (PipelineError, LakeError, MonitoringError, OptionError) as error:
+    except (PipelineError, LakeError, PlaceError, MonitoringError, OptionError) as error:
         text = str(error)
         if "does not exist" in text and ".parquet" in text:
             text += "; if the file was removed by hand, `headwater pipeline backfill` fetches what was in it"

@@ -16,10 +16,12 @@ from headwater.cli.failure import fail
 from headwater.cli.lakes import (
     FOLDER,
     LOCAL,
-    LakeFolder,
+    LakeOptions,
+    LakePlace,
     Master,
     StoresOptions,
     failing,
+    lake_options,
     needing_spark,
     open_lake,
     plain_words,
@@ -41,11 +43,11 @@ def backfill(
     """Fetch from the stores what bronze lacks; not what was erased."""
     command = "pipeline backfill"
     settings = of.settings(command)
-    lake = open_lake(command, of.lake)
+    lake = of.open_lake(command, settings)
     from headwater.pipeline.jobs.accounts import recover
 
     with spark_session(command, lake, master, short=True, settings=settings.spark) as spark, failing(command):
-        with lake.writing(), _reading(command):
+        with lake.writing(command), _reading(command):
             found, lost = recover(spark, lake, settings, deleted=deleted)
         print(f"bronze: {found:,} messages fetched, {lost:,} lost", flush=True)
     if found:
@@ -69,11 +71,11 @@ def remake(
     one writes at a time, and this one lands new messages, too."""
     command = "pipeline remake"
     settings = of.settings(command)
-    lake = open_lake(command, of.lake)
+    lake = of.open_lake(command, settings)
     from headwater.pipeline.jobs.remaking import NotDerived, can_be_cancelled, forget_plan, make_plan, stored_plan
 
     if cancel:
-        with failing(command), lake.writing():
+        with failing(command), lake.writing(command):
             begun = stored_plan(lake)
             if begun is not None and not can_be_cancelled(lake, begun):
                 fail(command, "some tables are made again already, and the others have to be; go on with it.")
@@ -91,7 +93,10 @@ def remake(
         from headwater.cli.pipeline_view import PipelineView
         from headwater.pipeline.jobs.pipeline import Pipeline, remake_all
 
-        pipeline, view = Pipeline(spark, lake, settings, remake=plan), PipelineView(lake, settings.source())
+        pipeline, view = (
+            Pipeline(spark, lake, settings, remake=plan, what=command),
+            PipelineView(lake, settings.source()),
+        )
         with pipeline:
             names = ", ".join(pipeline.remake.tables if pipeline.remake else ())
             with stopping(pipeline, view, None), view.watching():
@@ -120,7 +125,8 @@ def _reading(command: str) -> Iterator[None]:
 
 
 def compact(
-    lake: LakeFolder = FOLDER,
+    lake: LakePlace = FOLDER,
+    lake_option: LakeOptions = None,
     keep: Annotated[int, typer.Option("--keep", min=1, help="Hours for which replaced files stay, for readers.")] = 1,
     tables: Annotated[
         list[str] | None, typer.Option("--table", metavar="TABLE", help="Only this one; repeat.  [default: all]")
@@ -129,14 +135,14 @@ def compact(
     """Make few large files of many small ones, and remove those that no table needs. A pipeline that runs does so by
     itself."""
     command = "pipeline compact"
-    found = open_lake(command, lake)
+    found = open_lake(command, lake, lake_options(lake_option))
     with needing_spark(command):
         from headwater.pipeline.lake.upkeep import tidy
     names = {table.name: table for table in found.tables()}
     for name in tables or ():
         if name not in names:
             raise typer.BadParameter(unknown("table", name, names, f" in {lake}"))
-    with failing(command), found.writing():
+    with failing(command), found.writing(command):
         for name in tables or names:
             if sys.stdout.isatty():
                 print(f"{name} …", end="\r", flush=True)

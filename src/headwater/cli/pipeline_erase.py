@@ -13,7 +13,6 @@ from headwater.cli.lakes import (
     Master,
     StoresOptions,
     failing,
-    open_lake,
     plain_words,
     spark_session,
     with_stores_options,
@@ -45,7 +44,7 @@ def erase(
     if [bool(topic), where is not None, record].count(True) != 1:
         raise typer.BadParameter("say what: --topic, --where or --record, one of them.")
     settings = of.settings(command)
-    lake = open_lake(command, of.lake)
+    lake = of.open_lake(command, settings)
     with spark_session(command, lake, master, short=True, settings=settings.spark) as spark, failing(command):
         from pyspark.errors import PySparkException
 
@@ -59,7 +58,7 @@ def erase(
         except InvalidTopicFilter as error:
             raise typer.BadParameter(f"--topic: {error}.") from None
         wanted = erasing.Wanted(tuple(topic or ()), where)
-        with lake.writing():
+        with lake.writing(command):
             if record:
                 noted = erasing.record_deleted(spark, lake, why)
                 print(f"noted: {count(noted):,} messages that bronze lacks were deleted")

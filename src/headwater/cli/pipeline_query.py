@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from headwater.cli.failure import complain, fail
-from headwater.cli.lakes import FOLDER, LOCAL, LakeFolder, open_lake, plain_words, spark_session
+from headwater.cli.lakes import (
+    FOLDER,
+    LOCAL,
+    LakeOptions,
+    LakePlace,
+    lake_options,
+    open_lake,
+    plain_words,
+    spark_session,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +49,8 @@ class Engine(StrEnum):
 
 def query(
     sql: Annotated[str, typer.Argument(help="What to ask; - reads it from the standard input.", show_default=False)],
-    lake: LakeFolder = FOLDER,
+    lake: LakePlace = FOLDER,
+    lake_option: LakeOptions = None,
     engine: Annotated[
         Engine | None,
         typer.Option(
@@ -72,7 +82,7 @@ def query(
     whole document too: document:battery::double. The view `windows` is gold (final) and what is known of the windows
     that are still open (not final)."""
     command = "pipeline query"
-    found = open_lake(command, lake)
+    found = open_lake(command, lake, lake_options(lake_option))
     drawing = plot is not None or plot_file is not None
     text = sys.stdin.read() if sql == "-" else sql
     most = limit if limit is not None else ROWS + 1 if form == Form.TABLE and not drawing else None

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from headwater.cli.failure import fail
-from headwater.cli.lakes import FOLDER, LakeFolder, needing_spark, open_lake
+from headwater.cli.lakes import FOLDER, LakeOptions, LakePlace, lake_options, needing_spark, open_lake
 
 
 def register(
-    lake: LakeFolder = FOLDER,
+    lake: LakePlace = FOLDER,
+    lake_option: LakeOptions = None,
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Settings in a TOML file: [[catalog]] and [iceberg].")
     ] = None,
@@ -29,7 +30,7 @@ def register(
         fail(command, f"{error}.")
     if not settings.catalog and settings.iceberg is None:
         fail(command, "no catalog is set: --config needs a file with [[catalog]] or [iceberg].")
-    found = open_lake(command, lake)
+    found = open_lake(command, lake, {**settings.lake_options, **lake_options(lake_option)})
     try:
         for label, tables in Registrar(found, settings.catalog, settings.iceberg).once().items():
             print(f"{label}: {', '.join(tables) or 'nothing new'}")

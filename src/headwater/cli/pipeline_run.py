@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,13 +51,10 @@ def run(
     command = "pipeline run"
     further = {"live_broker": live, "starting": starting, "trigger": trigger, "without": tuple(without or ())}
     settings = watched(of.settings(command, **further), metrics, lineage)
-    from headwater.pipeline.lake.folder import Lake
-
+    lake = of.lake_at(command, settings)
     with failing(command):
-        lake = Lake(of.lake)
         _check_stores(command, settings, once)
-    if lake.writer() is not None:  # before Java has started
-        fail(command, f"process {lake.writer()} writes into {lake.folder} already; stop it, or choose another --lake.")
+        lake.check_free()  # before Java has started
     with spark_session(command, lake, master, short=once, settings=settings.spark) as spark, failing(command):
         from headwater.cli.pipeline_view import PipelineView
         from headwater.pipeline.catalogs.registrar import Registrar
@@ -74,7 +70,7 @@ def run(
                 drain(pipeline)
             else:
                 pipeline.run()
-    _say_where(view.look(), of.lake, stopped=not once or pipeline.stopped.is_set())
+    _say_where(view.look(), stopped=not once or pipeline.stopped.is_set())
 
 
 def watched(settings: Settings, metrics: str | None, lineage: str | None) -> Settings:
@@ -141,7 +137,7 @@ def _kill_java() -> None:
         SparkContext._gateway.proc.kill()
 
 
-def _say_where(status: Status, lake: Path, stopped: bool) -> None:
+def _say_where(status: Status, stopped: bool) -> None:
     reached = ", ".join(f"{each.store}:{each.landed}" for each in status.stores) or "nothing yet"
     how = "stopped; the same command goes on behind it" if stopped else "all of it is in the tables"
-    print(f"{status.rows:,} messages in {lake}, up to {reached}: {how}.")
+    print(f"{status.rows:,} messages in {status.lake}, up to {reached}: {how}.")

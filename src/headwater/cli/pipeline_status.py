@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.failure import complain
-from headwater.cli.lakes import StoresOptions, failing, open_lake, with_stores_options
+from headwater.cli.lakes import StoresOptions, failing, with_stores_options
 
 if TYPE_CHECKING:
     from headwater.pipeline.jobs.status import Status
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def status(of: StoresOptions, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
     """How far each table is, and what is left; without Spark, and also while a pipeline runs."""
     command = "pipeline status"
-    lake = open_lake(command, of.lake)
     settings = of.settings(command)
+    lake = of.open_lake(command, settings)
     from headwater.pipeline.jobs.status import look, totals
 
     with failing(command):
@@ -40,7 +40,7 @@ def _print_status(found: Status, counts: dict[str, int]) -> None:
     from headwater.cli.answers import print_rows
     from headwater.live import size
 
-    who = "nobody writes to it" if found.writer is None else f"process {found.writer} writes to it"
+    who = "nobody writes to it" if found.writer is None else f"{found.writer} writes to it"
     print(f"{found.lake}: {who}\n")
     rows = [
         {

@@ -18,6 +18,11 @@ def filesystem(place: Place) -> fs.FileSystem:
     return fs.PyFileSystem(_Handler(place))
 
 
+def source(place: Place, name: str) -> str | pa.NativeFile:
+    """One file, for who reads Parquet."""
+    return str(place.folder / name) if place.folder is not None else filesystem(place).open_input_file(name)
+
+
 def output(sink: Sink) -> pa.NativeFile:
     """For who writes Parquet: to close it does not end the object, which is the sink's to do."""
     return pa.PythonFile(_Output(sink), mode="w")

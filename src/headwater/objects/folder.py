@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -29,13 +30,17 @@ class Folder(Place):
     def folder(self) -> Path:
         return self._folder
 
+    @property
+    def name(self) -> str:
+        return self._folder.name
+
     def below(self, folder: str) -> Folder:
         return Folder(self._folder / checked(folder))
 
     def put(self, name: str, data: bytes) -> str:
         with self._new(name) as (new, path), _alone(path.parent):
             _write(new, data)
-            new.replace(path)
+            _replace(new, path)
             return _tag(path)
 
     def put_if_absent(self, name: str, data: bytes) -> str | None:
@@ -116,6 +121,9 @@ class Folder(Place):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 self._path(name).unlink()
 
+    def clear(self, folder: str = "") -> None:
+        shutil.rmtree(self._path(folder) if folder else self._folder, ignore_errors=True)
+
     def _path(self, name: str) -> Path:
         return self._folder / checked(name)
 
@@ -150,7 +158,7 @@ class _FileSink:
                 self._file.flush()
                 os.fsync(self._file.fileno())
             with _alone(self._path.parent):
-                self._new.replace(self._path)
+                _replace(self._new, self._path)
         finally:
             self._new.unlink(missing_ok=True)
 
@@ -161,6 +169,13 @@ def _unborn(path: Path) -> Path:
     except (FileExistsError, NotADirectoryError):
         raise PlaceError(f"{path.parent} is a file, and was to be a folder") from None
     return path.with_name(f"{UNBORN}{uuid.uuid4().hex}")
+
+
+def _replace(new: Path, path: Path) -> None:
+    try:
+        new.replace(path)
+    except IsADirectoryError:
+        raise PlaceError(f"{path} is a folder, and was to be a file") from None
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -14,13 +14,17 @@ An etag stands for the content, on some stores only for that: two objects with t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 PART: int = 8 << 20
 """Bytes of one part of a large object; S3 takes 5 MiB at least, and 10,000 parts."""
+
+
+MOST_CHANGES: int = 100
+"""Tries to change an object that others change as well."""
 
 
 class PlaceError(Exception):
@@ -80,6 +84,16 @@ class Place(ABC):
         return None
 
     @property
+    def name(self) -> str:
+        """The last part of its URL."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def where(self) -> str:
+        """The folder or the URL, for people and for other libraries."""
+        return self.url if self.folder is None else str(self.folder)
+
+    @property
     def options(self) -> Mapping[str, str]:
         """With which it was opened: as `storage_options` of deltalake. They may be secret."""
         return {}
@@ -137,6 +151,38 @@ class Place(ABC):
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None:
         """Those that are there."""
+
+    def change(self, name: str, changed: Callable[[bytes], bytes]) -> None:
+        """Of what is there, or of nothing, make something else; what others put meanwhile is not lost. `changed` may be
+        called more than once."""
+        for _ in range(MOST_CHANGES):
+            try:
+                there = self.get(name)
+            except Missing:
+                done = self.put_if_absent(name, changed(b""))
+            else:
+                done = self.put_if_match(name, changed(there.data), there.item.etag)
+            if done is not None:
+                return
+        raise PlaceError(f"{self.url}: {name} is changed by others all the time")
+
+    def clear(self, folder: str = "") -> None:
+        """Delete all that is in a folder and below it."""
+        self.delete(each.name for each in self.list(folder))
+
+    def check_conditions(self, name: str) -> None:
+        """Put an object of this name, and others under conditions that do not hold: some stores take no notice of them.
+        Raises PlaceError if this one does not."""
+        etag = self.put(name, b"one")
+        try:
+            kept = self.put_if_absent(name, b"other") is None and self.put_if_match(name, b"other", f"{etag}-") is None
+            if not kept or self.get(name).data != b"one":
+                raise PlaceError(
+                    f"{self.where}: the store puts an object also if the condition does not hold (If-None-Match, "
+                    "If-Match), so two who write would replace what the other wrote"
+                )
+        finally:
+            self.delete([name])
 
     def is_empty(self) -> bool:
         return next(self.list(), None) is None

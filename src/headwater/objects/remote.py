@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
@@ -29,7 +30,7 @@ class Remote(Place):
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
         self._scheme = scheme_of(url) or ""
-        self.url = url.rstrip("/")
+        self.url = re.sub("^s3a:", "s3:", url.rstrip("/"))
         self._reach = Reach(self._scheme, options)
         self._prefix = ""
         self._store = self._opened()
@@ -43,14 +44,13 @@ class Remote(Place):
             name, _, self._prefix = self.url.removeprefix("memory://").partition("/")
             self._prefix += "/" if self._prefix else ""
             return _memories.setdefault(name, MemoryStore())
-        url = self.url.replace("s3a://", "s3://", 1)
         retries: Any = {
             "max_retries": self._reach.most_retries,
             "retry_timeout": timedelta(seconds=self._reach.retry_seconds),
         }
         try:
             return from_url(  # type: ignore[no-any-return, call-overload]
-                url, config=self._reach.store, client_options=self._reach.client, retry_config=retries
+                self.url, config=self._reach.store, client_options=self._reach.client, retry_config=retries
             )
         except Exception as error:
             raise PlaceError(f"{self.url}: {without_secrets(str(error), self._reach)}") from None

@@ -66,7 +66,7 @@ def answer(lake: Lake, question: Question, most: int | None = None, views: Views
             duck.execute(macro)
         for name in asked:
             if name in there:
-                add_table(duck, name, Log(lake.path(there[name])))
+                add_table(duck, name, lake.reading(there[name]))
             elif name in further:
                 duck.register(name, further[name]())
         for words in FENCED:

@@ -12,6 +12,17 @@ OF_SPARK = ("checkpointlocation", "queryname", "path")
 """Spark hands these on as well, whatever the format."""
 
 
+STORAGE = "storage."
+"""With it begin the names of options that are those of an object store, such as storage.AWS_ENDPOINT_URL."""
+
+
+def storage_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Those of the store, by the store's names, and the others."""
+    theirs = {name: value for name, value in given.items() if name.lower().startswith(STORAGE)}
+    others = {name: value for name, value in given.items() if name not in theirs}
+    return {name[len(STORAGE) :]: value for name, value in theirs.items()}, others
+
+
 class OptionError(ValueError):
     """An option is not known, or its value is none; the text says what to write instead."""
 

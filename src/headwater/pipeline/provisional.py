@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from headwater.pipeline.lake.log import Log
 from headwater.pipeline.lake.made import made_with
 from headwater.pipeline.lake.types import arrow_schema
 from headwater.pipeline.light import add_table, connection
-from headwater.pipeline.tables import GOLD, SILVER
+from headwater.pipeline.tables import GOLD, SILVER, Table
 
 WINDOWS: Final = "windows"
 """The view."""
@@ -84,7 +83,7 @@ FROM odd ORDER BY window_start, topic, device, metric
 
 def remembered(lake: Lake) -> Settings:
     """Those with which gold is made; the defaults, if nobody has noted it."""
-    log = _log(lake.path(GOLD))
+    log = _log(lake, GOLD)
     made = None if log is None else made_with(log, log.look())
     known = {each.name for each in dataclasses.fields(Settings)} - {"clock_ahead", "clock_behind"}
     try:
@@ -97,7 +96,7 @@ def remembered(lake: Lake) -> Settings:
 def provisional(lake: Lake, settings: Settings) -> pa.Table:
     """The open windows, with GOLD's columns."""
     schema = arrow_schema(GOLD)
-    log = _log(lake.path(SILVER))
+    log = _log(lake, SILVER)
     if log is None:
         return schema.empty_table()
     start = final_until(lake)
@@ -120,7 +119,7 @@ def provisional(lake: Lake, settings: Settings) -> pa.Table:
 def windows(lake: Lake, settings: Settings) -> pa.Table:
     """What the view shows: gold, and the open windows behind it."""
     schema = arrow_schema(GOLD)
-    log = _log(lake.path(GOLD))
+    log = _log(lake, GOLD)
     final = schema.empty_table() if log is None else dataset(log).to_table(schema.names).cast(schema)
     both = [_marked(final, True), _marked(provisional(lake, settings), False)]
     return pa.concat_tables(both)
@@ -132,7 +131,7 @@ def _marked(rows: pa.Table, is_final: bool) -> pa.Table:
 
 def final_until(lake: Lake) -> datetime | None:
     """Windows that begin before this are in gold."""
-    log = _log(lake.path(GOLD))
+    log = _log(lake, GOLD)
     note = None if log is None else log.look().note(UNTIL)
     return None if note is None else _EPOCH + timedelta(microseconds=note)
 
@@ -153,6 +152,6 @@ def _micros(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def _log(folder: Path) -> Log | None:
-    log = Log(folder)
+def _log(lake: Lake, table: Table) -> Log | None:
+    log = lake.reading(table)
     return log if log.exists() else None

@@ -60,8 +60,8 @@ class Paged:
         """How many bytes were written for it."""
         seen = self.log.look()
         fresh = pa.Table.from_pylist(list(rows), arrow_schema(LATEST))
-        change = self.pages.change(self.log.folder, seen.paths(), fresh)
-        files = write_pages(self.log.folder, change)
+        change = self.pages.change(self.log.place, seen.paths(), fresh)
+        files = write_pages(self.log.place, change)
         self.position += 1
         self.log.commit(files, {}, job="latest", positions={"s": self.position}, replaced=change.replaced, seen=seen)
         return sum(each.size for each in files)
@@ -198,8 +198,8 @@ def test_what_was_replaced_meanwhile_is_not_written_twice(tmp_path: Path) -> Non
     table.add([reading(1, 1)])
     fresh = pa.Table.from_pylist([reading(1, 2, 2.0)], arrow_schema(LATEST))
     seen = other.log.look()
-    change = other.pages.change(other.log.folder, seen.paths(), fresh)
-    files = write_pages(other.log.folder, change)
+    change = other.pages.change(other.log.place, seen.paths(), fresh)
+    files = write_pages(other.log.place, change)
     table.add([reading(1, 3, 3.0)])
     with pytest.raises(LakeError):
         other.log.commit(files, {}, job="latest", positions={"s": 2}, replaced=change.replaced, seen=seen)

@@ -95,7 +95,7 @@ class Model:
         view = self.log.look()
         files = [each for each in files_of(view.files, "day") if each.partition == DAY]
         if len(files) > 1:
-            merged = merge(self.log.folder, "day", view.schema, files)
+            merged = merge(self.log.place, "day", view.schema, files)
             self.log.commit(merged, {}, replaced=[each.path for each in files], changes=False)
             self.versions[self.log.look().version] = self.now
 

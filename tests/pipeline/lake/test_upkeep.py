@@ -320,7 +320,9 @@ def test_latest_waits_longer_the_larger_it_is() -> None:
 
 def test_one_pipeline_writes_at_a_time(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    refused = pytest.raises(LakeError, match=f"another pipeline writes .* \\(process {os.getpid()}\\)")
+    refused = pytest.raises(
+        LakeError, match=f"another pipeline writes .*: pipeline on .* \\(process {os.getpid()}\\) since"
+    )
     with lake.writing(), refused, lake.writing():
         pass
     with lake.writing():

@@ -15,6 +15,7 @@ from typing import Final
 
 from headwater_lab.pipeline_chaos.lives import Life, Stuck, kill
 from headwater_lab.pipeline_chaos.orders import Orders
+from headwater_lab.pipeline_chaos.storage import FOLDER, Storage
 
 MASTER: Final = "local[2]"
 HONEST: Final = "honest"
@@ -26,7 +27,7 @@ class Follower:
     def __init__(self, folder: Path, urls: Sequence[str]) -> None:
         """It is given the first of them; in the end all are asked for what they have."""
         self._log = folder / "driver.log"
-        self._life = Life(folder, urls[:1], MASTER, HONEST, Orders(folder), examined=urls)
+        self._life = Life(folder, Storage(FOLDER, folder), urls[:1], MASTER, HONEST, Orders(folder), examined=urls)
         self.rows = 0
         """Of bronze, in the end."""
 

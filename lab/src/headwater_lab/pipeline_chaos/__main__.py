@@ -1,12 +1,13 @@
 """python -m headwater_lab.pipeline_chaos [--kills N] [--seed N] [--few] [--cluster] [--sink NAME] [--json FILE]
-    [--keep FOLDER]
+    [--lake folder|s3] [--keep FOLDER]
 
 Kills the pipeline's processes again and again, at random moments and at every named crash point, and the nodes that it
 reads, and checks that each stored message is in the tables exactly once and that each table is what a recomputation
 makes of the one before. With --cluster, executors are processes of their own on a standalone cluster, and most of those
-that are killed are such.
+that are killed are such. With --lake s3, the lake is in an object store (`headwater_lab.kept_s3`), which is killed,
+too.
 
-A run of two hundred kills and more writes docs/results/pipeline-chaos[-cluster]-DATE.json. The exit status is 1 if
+A run of two hundred kills and more writes docs/results/pipeline-chaos[-cluster][-s3]-DATE.json. The exit status is 1 if
 something was found; then the seed is said, and the folder is kept.
 """
 
@@ -20,10 +21,11 @@ import sys
 from typing import Final
 
 from headwater_lab.kill_campaign import KillCampaign, parser
-from headwater_lab.pipeline_chaos.aims import EVERYTHING, FEW, ON_A_CLUSTER
+from headwater_lab.pipeline_chaos.aims import EVERYTHING, FEW, OF_THE_STORE, ON_A_CLUSTER
 from headwater_lab.pipeline_chaos.campaign import killed_pipeline
 from headwater_lab.pipeline_chaos.episode import LOCAL
 from headwater_lab.pipeline_chaos.guilty import HONEST, SINKS
+from headwater_lab.pipeline_chaos.storage import FOLDER, LAKES, S3
 
 WHOLE: Final = 200
 """Kills from which on a result of an honest sink is worth keeping."""
@@ -36,6 +38,7 @@ def _arguments() -> argparse.Namespace:
     options.add_argument("--aim", action="append", help="a place or a way to die; repeat; all, unless said")
     options.add_argument("--few", action="store_true", help="every point once, not for each table")
     options.add_argument("--cluster", action="store_true", help="a master and two workers, whose executors are killed")
+    options.add_argument("--lake", choices=LAKES, default=FOLDER, help="where it is")
     options.add_argument("--sink", choices=(HONEST, *SINKS), default=HONEST, help="others are to be found guilty")
     return options.parse_args()
 
@@ -45,10 +48,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # nodes and drivers are ended, too
     logging.getLogger("headwater.client").setLevel(logging.ERROR)  # nodes are away all the time
     all_aims = ON_A_CLUSTER if arguments.cluster else FEW if arguments.few else EVERYTHING
+    if arguments.lake == S3:
+        all_aims = (*all_aims, *OF_THE_STORE * 4)
     name = "pipeline-chaos-cluster" if arguments.cluster else "pipeline-chaos"
+    name += "" if arguments.lake == FOLDER else f"-{arguments.lake}"
     where = f"Pipeline on {'a cluster' if arguments.cluster else LOCAL}, started again by a supervisor"
     campaign = KillCampaign(name, where, arguments, WHOLE if arguments.sink == HONEST else math.inf)
-    part = killed_pipeline(arguments.sink, tuple(arguments.aim or all_aims), arguments.nodes, arguments.cluster)
+    part = killed_pipeline(
+        arguments.sink, tuple(arguments.aim or all_aims), arguments.nodes, arguments.cluster, arguments.lake
+    )
     campaign.kill(part, campaign.folder)
     return campaign.end()
 

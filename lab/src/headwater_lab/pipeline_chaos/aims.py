@@ -15,6 +15,10 @@ ALL: Final = "all processes of the driver at once"
 ASLEEP: Final = "all but one that is about to commit, and goes on later"
 LEFT: Final = "the driver, while one is about to commit, which goes on later"
 RANDOM: Final = (DRIVER, JAVA, WORKER, NODE, ALL, ASLEEP, LEFT)
+STORE: Final = "the object store at a random moment"
+STORE_TOO: Final = "the object store and the driver at once"
+OF_THE_STORE: Final = (STORE, STORE_TOO)
+"""Where the lake is in one. They have their turn more often than others."""
 
 OFTEN: Final = ("bronze", "silver", "quarantine", "latest", "gold")
 ONCE_A_MINUTE: Final = ("late", "completeness", "operations_traffic")

@@ -9,14 +9,15 @@ from headwater_lab.kill_campaign import Part, Totals
 from headwater_lab.pipeline_chaos.aims import FIRST, Aims
 from headwater_lab.pipeline_chaos.episode import Episode
 from headwater_lab.pipeline_chaos.examining import WRONG
+from headwater_lab.pipeline_chaos.storage import FOLDER
 
 
-def killed_pipeline(sink: str, aims: tuple[str, ...], nodes: int, on_cluster: bool) -> Part:
+def killed_pipeline(sink: str, aims: tuple[str, ...], nodes: int, on_cluster: bool, lake: str = FOLDER) -> Part:
     turns = Aims(aims)
     return Part(
         sink,
         episode=lambda seed, folder, kills: Episode(
-            folder, seed, turns, nodes=nodes, sink=sink, on_cluster=on_cluster
+            folder, seed, turns, nodes=nodes, sink=sink, on_cluster=on_cluster, lake=lake
         ).run(kills),
         line=lambda totals: f"{totals.counts['rows of bronze']:9,d} messages",
         facts=lambda totals: _facts(totals, aims),

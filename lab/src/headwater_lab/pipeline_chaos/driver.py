@@ -1,7 +1,7 @@
 """The process that runs a pipeline until it is killed; told to drain, it comes to an end and examines the tables.
 
-python -m headwater_lab.pipeline_chaos.driver '{"lake": …, "urls": […], "examined": […], "master": …, "sink": "honest",
-    "tell": 5}'
+python -m headwater_lab.pipeline_chaos.driver '{"lake": …, "lake_options": {…}, "urls": […], "examined": […],
+    "master": …, "sink": "honest", "tell": 5}'
 
 It reads the stores of `urls`, and compares the tables with those of `examined`. It tells, a line of JSON each, on the
 file descriptor `tell`: {"java": pid} when Spark runs, {"round": …} after each round, {"failed": why} when the pipeline
@@ -36,7 +36,7 @@ UNKNOWN: Final = 4
 
 class Driver:
     def __init__(self, given: dict[str, Any]) -> None:
-        self.lake = Lake(given["lake"])
+        self.lake = Lake(given["lake"], options=given["lake_options"])
         self.settings: Settings = settings_for(given["urls"])
         self._examined: Settings = settings_for(given["examined"])
         self.master: str = given["master"]

@@ -21,6 +21,7 @@ from headwater_lab.pipeline_chaos.lives import PATIENCE, Life, Stuck, descendant
 from headwater_lab.pipeline_chaos.orders import Orders
 from headwater_lab.pipeline_chaos.publishing import Publishers
 from headwater_lab.pipeline_chaos.settings import settings_for
+from headwater_lab.pipeline_chaos.storage import FOLDER, Storage
 from headwater_lab.spark_cluster import Cluster, cluster
 
 RATE: Final = 15.0
@@ -45,9 +46,18 @@ class Episode:
     """On Spark in the driver's Java, or on a cluster."""
 
     def __init__(
-        self, folder: Path, seed: int, aims: Aims, *, nodes: int = 2, sink: str = "honest", on_cluster: bool = False
+        self,
+        folder: Path,
+        seed: int,
+        aims: Aims,
+        *,
+        nodes: int = 2,
+        sink: str = "honest",
+        on_cluster: bool = False,
+        lake: str = FOLDER,
     ) -> None:
         self.folder = folder
+        self.storage = Storage(lake, folder)
         self.random = Random(seed)
         self.aims = aims
         self.sink = sink
@@ -101,7 +111,7 @@ class Episode:
 
     def _start(self) -> Life:
         master = LOCAL if self.cluster is None else self.cluster.url
-        self.life = Life(self.folder, self.urls, master, self.sink, self.orders)
+        self.life = Life(self.folder, self.storage, self.urls, master, self.sink, self.orders)
         self._drivers.add(self.life.pid)
         self.outcome.counts["drivers"] += 1
         return self.life
@@ -165,7 +175,7 @@ class Episode:
         if self.outcome.kills.total() >= self._peace_until:
             self._peace_until = NEVER
             self.orders.give(*self.aims.beside(self.random))
-        if aim in (*ways.RANDOM, ways.EXECUTOR):
+        if aim in (*ways.RANDOM, *ways.OF_THE_STORE, ways.EXECUTOR):
             self._until(lambda: False, self.random.uniform(0, LONGEST))
         if aim in (ways.ASLEEP, ways.LEFT):
             self._hold_one(COMMIT_OF_BRONZE, aim)
@@ -173,6 +183,8 @@ class Episode:
             self._hold_one(aim.removeprefix(ways.EXECUTOR_WHILE), aim)
         elif aim == ways.NODE:
             self._kill_node()
+        elif aim in ways.OF_THE_STORE:
+            self._kill_store(aim)
         elif aim in (*ways.RANDOM, ways.EXECUTOR):
             self._kill(aim)
         else:
@@ -226,6 +238,19 @@ class Episode:
         self._until(lambda: False, self.random.choice((0.0, 0.5, 3.0)))
         self.nodes[index] = self._node(index)
         self.outcome.kills[ways.NODE] += 1
+
+    def _kill_store(self, aim: str) -> None:
+        store = self.storage.store
+        if store is None:
+            return
+        life = self._tend()
+        store.kill()
+        if aim == ways.STORE_TOO:
+            kill(life.pid)
+        until = time.monotonic() + self.random.choice((0.0, 0.5, 3.0))
+        self._until(lambda: time.monotonic() >= until, PATIENCE)
+        store.start_again()
+        self.outcome.kills[aim] += 1
 
     def _hold_one(self, place: str, aim: str) -> None:
         """The first that gets there is held while others die."""
@@ -319,6 +344,7 @@ class Episode:
         kill(*(pid for pid in (*self.left, self._held) if pid and is_alive(pid)))
         for node in self.nodes:
             node.stop()
+        self.storage.close()
         self._resources.close()
 
 

@@ -117,7 +117,8 @@ class Tables:
 def _broken(lake: Lake) -> Iterator[str]:
     """A log may name only files that are there."""
     for table in lake.tables():
-        missing = [path for path in lake.log(table).paths() if not (lake.path(table) / path).is_file()]
+        log = lake.log(table)
+        missing = [path for path in log.paths() if log.place.head(path) is None]
         if missing:
             yield f"broken: {table.name} consists of {len(missing)} files that are not there, such as {missing[0]}"
 

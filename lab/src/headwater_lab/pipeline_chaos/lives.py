@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater_lab.pipeline_chaos.orders import Orders
+from headwater_lab.pipeline_chaos.storage import Storage
 
 PATIENCE: Final = 600.0
 """Seconds in which a driver that lives has something to tell."""
@@ -53,6 +54,7 @@ class Life:
     def __init__(
         self,
         folder: Path,
+        storage: Storage,
         urls: Sequence[str],
         master: str,
         sink: str,
@@ -61,7 +63,8 @@ class Life:
     ) -> None:
         """`examined`: stores that the tables are compared with, if they are more than those that are given."""
         self._reader, writer = os.pipe()
-        given = {"lake": str(folder / "lake"), "urls": list(urls), "master": master, "sink": sink, "tell": writer}
+        given: dict[str, Any] = {"lake": storage.url, "lake_options": dict(storage.options), "urls": list(urls)}
+        given |= {"master": master, "sink": sink, "tell": writer}
         given["examined"] = list(urls if examined is None else examined)
         words = [sys.executable, "-m", "headwater_lab.pipeline_chaos.driver", json.dumps(given)]
         with (folder / "driver.log").open("ab") as log:
@@ -71,7 +74,7 @@ class Life:
                 stdout=log,
                 stderr=log,
                 pass_fds=[writer],
-                env={**os.environ, **orders.environment},
+                env={**storage.environment, **orders.environment},
             )
         os.close(writer)
         self.pid = self._process.pid

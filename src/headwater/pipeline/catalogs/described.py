@@ -30,7 +30,7 @@ class Described:
 def describe(lake: Lake, name: str, snapshot: Snapshot) -> Described:
     table = BY_NAME[name]
     columns = tuple((each.name, type_of(each)) for each in snapshot.schema)
-    return Described(name, table.doc, lake.path(table).as_uri(), columns, table.partition)
+    return Described(name, table.doc, lake.reading(table).place.url, columns, table.partition)
 
 
 def type_of(column: pa.Field) -> str:

@@ -193,7 +193,7 @@ class IcebergTable:
             table.maintenance.expire_snapshots().older_than(before).commit()
 
     def _url(self, path: str) -> str:
-        return f"{self._lake.path(BY_NAME[self._name]).as_uri()}/{path}"
+        return f"{self._lake.reading(BY_NAME[self._name]).place.url}/{path}"
 
 
 def _files_of(table: Table) -> dict[str, DataFile]:

@@ -132,7 +132,7 @@ def _fetch(spark: SparkSession, lake: Lake, settings: Settings, wanted: Ranges) 
     spans = flat(union(flat(wanted), NEAR))
     rows = reduce(lambda one, other: one.unionByName(other), [_span(spark, settings, *each) for each in spans])
     only = rows.mapInArrow(partial(_only, Members(wanted)), rows.schema)
-    files = write_rows(with_day(only), str(table.folder), table.partition)
+    files = write_rows(with_day(only), table)
     table.commit(files, {RECOVERY: (seen.note(RECOVERY) or 0) + 1}, seen=seen)
     return sum(file.rows for file in files)
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.asked import FORMAT as SINK
 from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.options import STORAGE
 from headwater.pipeline.source.settings import FORMAT as SOURCE
-from headwater.pipeline.tables import BRONZE
+from headwater.pipeline.tables import BRONZE, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +26,7 @@ def start(spark: SparkSession, lake: Lake, settings: Settings, *, once: bool = F
         with_day(_messages(spark, lake, settings))
         .writeStream.format(SINK)
         .queryName("bronze")
-        .option("path", str(lake.path(BRONZE)))
+        .options(**place_options(lake, BRONZE))
         .option("table", BRONZE.name)
         .option("app", APP)
         .option("byPosition", "true")
@@ -34,6 +35,13 @@ def start(spark: SparkSession, lake: Lake, settings: Settings, *, once: bool = F
     if once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{settings.trigger} seconds").start()
+
+
+def place_options(lake: Lake, table: Table) -> dict[str, str]:
+    """Where the sink writes, and how it gets there."""
+    place = lake.log(table).place
+    lease = {} if lake.epoch is None else {"epoch": str(lake.epoch)}
+    return {"path": place.where, **lease, **{f"{STORAGE}{name}": value for name, value in place.options.items()}}
 
 
 def with_day(messages: DataFrame) -> DataFrame:

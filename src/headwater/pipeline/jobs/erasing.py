@@ -119,7 +119,7 @@ def record(lake: Lake, positions: Ranges, what: str, why: str) -> None:
     ]
     batch = pa.RecordBatch.from_pylist(rows, arrow_schema(ERASED))
     version = lake.snapshot(BRONZE).version
-    log.commit(write_files([batch], str(log.folder), log.partition), {CONSIDERED: version})
+    log.commit(write_files([batch], log.place, log.partition), {CONSIDERED: version})
 
 
 def record_deleted(spark: SparkSession, lake: Lake, why: str) -> Ranges:
@@ -175,7 +175,7 @@ def _made_again(spark: SparkSession, lake: Lake, settings: Settings, table: Tabl
             return 0
         gone = F.lit(True)
     rows = _derived(spark, lake, settings, table, of_topics, end)
-    instead = [] if rows is None else write_rows(rows.select(*table.names), str(snapshot.log.folder), table.partition)
+    instead = [] if rows is None else write_rows(rows.select(*table.names), snapshot.log)
     replace_rows(spark, snapshot, snapshot.files, gone, instead)
     return before - lake.snapshot(table).rows
 

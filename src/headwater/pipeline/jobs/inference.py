@@ -52,7 +52,7 @@ def decide(lake: Lake, rules: Rules, types: Mapping[str, str], behind: Positions
     if rows:
         log = lake.log(INFERRED)
         batch = pa.RecordBatch.from_pylist(rows, arrow_schema(INFERRED))
-        log.commit(write_files([batch], str(log.folder), log.partition), {})
+        log.commit(write_files([batch], log.place, log.partition), {})
 
 
 def _columns(lake: Lake) -> dict[str, str]:

@@ -11,9 +11,11 @@ a store that has nothing to give (`starting = "latest"`, or retention has remove
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from headwater.objects import Missing
 from headwater.pipeline.jobs.bronze import APP
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.folder import Lake
@@ -32,17 +34,17 @@ def named(lake: Lake, settings: Settings) -> Settings:
     if lake.id() is None:
         known = lake.log(BRONZE).positions(APP) if lake.exists() else {}
         if known:
-            (lake.folder / FORMER).write_text("".join(f"{store}\n" for store in known), encoding="utf-8")
+            lake.place.put(FORMER, _lines(known))
         lake.make_id()
     return replace(settings, reader=f"{settings.reader}-{lake.id()}")
 
 
 def take_over(lake: Lake, bare: str, settings: Settings) -> None:
     """Of the stores that answer, where it has not been done yet; `settings` have the new name."""
-    file = lake.folder / FORMER
-    if not file.exists():
+    try:
+        wanted = set(lake.place.get(FORMER).data.decode().split())
+    except Missing:
         return
-    wanted = set(file.read_text(encoding="utf-8").split())
     source = settings.source()
     known = lake.log(BRONZE).positions(APP)
     for id, now in Stores(source).look().items():
@@ -64,9 +66,13 @@ def take_over(lake: Lake, bare: str, settings: Settings) -> None:
         except StoreError as error:
             log.warning("the store %s still knows this lake as %s: %s", id, bare, error)
     if wanted:
-        file.write_text("".join(f"{store}\n" for store in sorted(wanted)), encoding="utf-8")
+        lake.place.put(FORMER, _lines(sorted(wanted)))
     else:
-        file.unlink()
+        lake.place.delete([FORMER])
+
+
+def _lines(stores: Iterable[str]) -> bytes:
+    return "".join(f"{store}\n" for store in stores).encode()
 
 
 def begin(lake: Lake, settings: Settings) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.objects import Place
 from headwater.pipeline.derive.latest import ORDER, latest
 from headwater.pipeline.jobs.silver import JOB as SILVER_JOB
 from headwater.pipeline.jobs.silver import pending
@@ -46,22 +46,21 @@ def step(spark: SparkSession, lake: Lake, most: int, paged: PagedRows) -> Step |
         return None
     fresh = latest(silver.read_positions(spark, ranges).select(*LATEST.names)).toArrow()
     log = lake.log(LATEST)
-    change = paged.change(log.folder, old.files, fresh)
-    files = write_pages(log.folder, change)
+    change = paged.change(log.place, old.files, fresh)
+    files = write_pages(log.place, change)
     ends = {store: last for store, (_, last) in ranges.items()}
     log.commit(files, {}, job=JOB, positions=ends, replaced=change.replaced, seen=old.view)
     return Step(change.changed, sum(file.size for file in files))
 
 
-def write_pages(folder: Path, change: Change) -> list[WrittenFile]:
+def write_pages(place: Place, change: Change) -> list[WrittenFile]:
     """A file for each page, which no commit names yet; nothing is left of them if it fails."""
     files: list[WrittenFile] = []
     try:
         for page in change.pages:
-            files += write_files(page.to_batches(), str(folder), None, lean=True)
+            files += write_files(page.to_batches(), place, None, lean=True)
     except BaseException:
-        for each in files:
-            (folder / each.path).unlink(missing_ok=True)
+        place.delete(each.path for each in files)
         raise
     return files
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headwater.pipeline.jobs.bronze import place_options
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.asked import FORMAT as SINK
 from headwater.pipeline.lake.folder import Lake
@@ -15,10 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 APP: Final = "live"
+NAME: Final = "live.name"
 
 
 def spool(lake: Lake) -> Path:
-    return lake.folder / "spool" / "live"
+    return lake.scratch / "spool" / "live"
 
 
 def start(spark: SparkSession, lake: Lake, settings: Settings) -> StreamingQuery:
@@ -36,10 +40,23 @@ def start(spark: SparkSession, lake: Lake, settings: Settings) -> StreamingQuery
         .select(*LIVE.names)
         .writeStream.format(SINK)
         .queryName("live")
-        .option("path", str(lake.path(LIVE)))
+        .options(**place_options(lake, LIVE))
         .option("table", LIVE.name)
-        .option("app", APP)
+        .option("app", _app(lake))
         .option("checkpointLocation", str(lake.checkpoint("live")))
         .trigger(processingTime=f"{settings.trigger} seconds")
         .start()
     )
+
+
+def _app(lake: Lake) -> str:
+    """The name by which the table remembers the last batch. It goes with the checkpoint: if that may be lost, a new one
+    has another name."""
+    if lake.is_folder:
+        return APP
+    file = lake.checkpoint(NAME)
+    if not file.exists():
+        shutil.rmtree(lake.checkpoint("live"), ignore_errors=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{APP}-{uuid.uuid4().hex[:12]}", encoding="utf-8")
+    return file.read_text(encoding="utf-8")

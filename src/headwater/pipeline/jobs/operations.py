@@ -62,7 +62,7 @@ def advice_step(spark: SparkSession, lake: Lake, settings: Settings) -> int | No
     if known is not None and known >= basis.number:
         return None
     rows = _rows(spark, lake, settings, basis)
-    files = write_rows(rows, str(log_of_advice.folder), log_of_advice.partition)
+    files = write_rows(rows, log_of_advice)
     log_of_advice.commit(files, {NUMBER: basis.number})
     send(spark, lake, settings)
     return sum(file.rows for file in files)

@@ -88,11 +88,14 @@ class Pipeline:
         *,
         landing: bool = True,
         remake: Plan | None = None,
+        what: str = "pipeline run",
     ) -> None:
         self.spark = spark
         self.lake = lake
         self.settings = settings
         self.landing = landing
+        self.what = what
+        """For those who want to write as well."""
         self.remake = remake
         """What is left to be made again."""
         self.remaking: Remaking | None = None
@@ -119,7 +122,7 @@ class Pipeline:
         self._locked = contextlib.ExitStack()
 
     def __enter__(self) -> Pipeline:
-        self._locked.enter_context(self.lake.writing())
+        self._locked.enter_context(self.lake.writing(self.what))
         try:
             self.lake.keep(self.settings.upkeep)
             self._plan()
@@ -150,6 +153,7 @@ class Pipeline:
 
     def _introduce(self) -> None:
         """To the stores, under the lake's own name, and where it begins."""
+        self.lake.forget_checkpoint("bronze")
         bare = self.settings.reader
         self.settings = landing.named(self.lake, self.settings)
         try:
@@ -197,6 +201,7 @@ class Pipeline:
             return Round()
 
     def _round(self, asked: Answers | None) -> Round:
+        self.lake.check()
         self._check_queries()
         found = Round()
         asked = self.ask() if asked is None else asked

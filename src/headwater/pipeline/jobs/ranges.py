@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from headwater.pipeline.decoding import Rules
@@ -33,6 +33,7 @@ from headwater.pipeline.lake.commits import REMOVED
 from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.made import REMADE
+from headwater.pipeline.lake.reading import FILE
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.lake.writing import write_rows
 from headwater.pipeline.operations.members import members
@@ -72,11 +73,10 @@ def replace_rows(
 
     gone = F.coalesce(gone, F.lit(False))
     log = snapshot.log
-    hit = snapshot.read(spark, list(candidates)).where(gone)
-    counted = hit.groupBy(F.col("_metadata.file_name").alias("name")).count().collect() if candidates else []
-    counts = {row["name"]: row["count"] for row in counted}
-    files = [path for path in candidates if Path(path).name in counts]
-    kept = write_rows(snapshot.read(spark, files).where(~gone), str(log.folder), log.partition) if files else []
+    hit = snapshot.read(spark, list(candidates), names=True).where(gone)
+    counts = {row[0]: row[1] for row in hit.groupBy(FILE).count().collect()} if candidates else {}
+    files = [path for path in candidates if PurePosixPath(path).name in counts]
+    kept = write_rows(snapshot.read(spark, files).where(~gone), log) if files else []
     removed: int = sum(counts.values())
     noted = {} if instead or not removed else {REMOVED: removed}  # nothing came, as who reads changes has to know
     log.commit([*kept, *instead], {**(notes or {}), **noted}, replaced=files, seen=snapshot.view)
@@ -130,7 +130,7 @@ def _derived(
         rows = lake.snapshot(BRONZE).read_positions(spark, ranges).where(_within("arrival", start, end))
         return decoded(lake, rows, rules, {table.name: log}, {}).get(table.name, [])
     rows = _rows(spark, lake, settings, table, start, end)
-    return write_rows(rows.select(*table.names), str(log.folder), log.partition)
+    return write_rows(rows.select(*table.names), log)
 
 
 def _rows(
@@ -163,7 +163,7 @@ def _latest(spark: SparkSession, lake: Lake, notes: Mapping[str, int]) -> int:
     """Whole: the last reading of a topic may be from any time."""
     silver, old = lake.snapshot(SILVER), lake.snapshot(LATEST)
     found = latest(silver.read(spark).select(*LATEST.names)).coalesce(1)
-    files = write_rows(found, str(old.log.folder), old.log.partition)
+    files = write_rows(found, old.log)
     ends = silver.positions(SILVER_JOB)
     old.log.commit(files, notes, job=LATEST_JOB, positions=ends, replaced=old.files, seen=old.view)
     return sum(file.rows for file in files)

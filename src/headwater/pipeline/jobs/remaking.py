@@ -17,14 +17,13 @@ Bronze is what came, `live`, `advice`, `inferred` are what happened: those canno
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
+from headwater.objects import Missing
 from headwater.pipeline.derive.moments import exact, final_until, moment
 from headwater.pipeline.jobs import latest, silver
 from headwater.pipeline.jobs.inference import adopt
@@ -185,28 +184,25 @@ def make_plan(names: Iterable[str], start: datetime | None = None, end: datetime
 def stored_plan(lake: Lake) -> Plan | None:
     """That which somebody began and did not end."""
     try:
-        found = json.loads((lake.folder / PLAN).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        found = json.loads(lake.place.get(PLAN).data)
+    except Missing:
         return None
     times = [None if found[name] is None else datetime.fromisoformat(found[name]) for name in ("start", "end")]
     return Plan(found["number"], tuple(found["tables"]), *times)
 
 
 def store_plan(lake: Lake, plan: Plan) -> None:
-    path = lake.folder / PLAN
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(asdict(plan), default=datetime.isoformat), encoding="utf-8")
-    new.replace(path)
+    lake.place.put(PLAN, json.dumps(asdict(plan), default=datetime.isoformat).encode())
 
 
 def forget_plan(lake: Lake) -> None:
-    (lake.folder / PLAN).unlink(missing_ok=True)
+    lake.place.delete([PLAN])
     forget_building(lake)
 
 
 def forget_building(lake: Lake) -> None:
     """Remove what was built so far: it is out of date."""
-    shutil.rmtree(lake.folder / BUILDING, ignore_errors=True)
+    lake.place.clear(BUILDING)
 
 
 def settled_plan(lake: Lake, settings: Settings, wanted: Plan | None) -> Plan | None:
@@ -247,14 +243,16 @@ def _number(lake: Lake, name: str) -> int | None:
 
 
 class Beside(Lake):
-    """The same lake, but for some tables, which are those that are being built."""
+    """The same lake, but for some tables, which are those that are being built, by the plan of this number."""
 
-    def __init__(self, lake: Lake, tables: Collection[Table]) -> None:
-        super().__init__(lake.folder, lake.keeping)
+    def __init__(self, lake: Lake, tables: Collection[Table], number: int) -> None:
+        super().__init__(lake.place, lake.keeping)
+        self.epoch = lake.epoch
+        self._building = f"{BUILDING}/{number}"
         self._names = {table.name for table in tables}
 
-    def path(self, table: Table) -> Path:
-        return self.folder / BUILDING / table.name if table.name in self._names else super().path(table)
+    def prefix(self, table: Table) -> str:
+        return f"{self._building}/{table.name}" if table.name in self._names else super().prefix(table)
 
 
 class Remaking:
@@ -266,17 +264,21 @@ class Remaking:
         self.plan = plan
         self.tables = left(lake, plan)
         self._made = deciding(settings)
-        self.beside = Beside(lake, self.tables)
+        self.beside = Beside(lake, self.tables, plan.number)
         for table in self.tables:
             self._prepare(table)
 
     def _prepare(self, table: Table) -> None:
         """What was built of it with these settings is gone on with; other things are thrown away."""
-        path = self.beside.path(table)
+        prefix = self.beside.prefix(table)
         note = number_of({"plan": self.plan.number, "made": self._made.get(table.name)})
-        if (path / "_delta_log").is_dir() and self.beside.log(table).look().note(SETTINGS) == note:
+        is_there = bool(self.beside.place.level(f"{prefix}/_delta_log").items)
+        if is_there and self.beside.log(table).look().note(SETTINGS) == note:
+            if self.lake.epoch is not None:
+                self.beside.log(table).fence()
             return
-        shutil.rmtree(path, ignore_errors=True)
+        self.beside.place.clear(prefix)
+        self.beside.reading(table).forget()
         self.beside.log(table).commit([], {SETTINGS: note})
 
     def clock(self, of: Collection[Table], found: datetime | None) -> datetime | None:

@@ -23,6 +23,7 @@ from headwater.suggestion import unknown
 
 URL: Final = "http://localhost:8080"
 ON_CHANGE: Final = ("refuse", "remake")
+ON_OTHERS: Final = ("refuse", "allow")
 
 
 class SettingsError(ValueError):
@@ -35,6 +36,8 @@ class Settings:
     `most_rows` is how much a batch, or a step behind it, takes at most; `trigger` the seconds between two batches.
     Stores in `without` are not waited for when windows become final. Tables are looked after every `tidy_every`
     seconds, by `upkeep`.
+    `lake_options` are those of the object store, if the lake is no folder (`headwater.objects`). There, a start is
+    refused if another engine has written to a table (`other_engines`: refuse).
     With other `decoding` or `deriving` than tables were made with, a start is refused (`changed_settings`: refuse), or
     makes them again (remake).
     With `live_broker` (`mqtt://host:port`), what comes by MQTT is compared with what was stored. With `advise`, nodes
@@ -59,6 +62,8 @@ class Settings:
     without: tuple[str, ...] = ()
     tidy_every: float = 60.0
     changed_settings: str = "refuse"
+    lake_options: Mapping[str, str] = field(default_factory=dict)
+    other_engines: str = "refuse"
     live_broker: str | None = None
     live_topics: tuple[str, ...] = ("#",)
     advise: bool = False
@@ -147,6 +152,12 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
         raise SettingsError(
             f"changed_settings is {values['changed_settings']!r}; it has to be {' or '.join(ON_CHANGE)}"
         )
+    if values.get("other_engines", ON_OTHERS[0]) not in ON_OTHERS:
+        raise SettingsError(f"other_engines is {values['other_engines']!r}; it has to be {' or '.join(ON_OTHERS)}")
+    if "lake_options" in values:
+        options = values["lake_options"]
+        if not isinstance(options, dict) or not all(isinstance(each, str) for each in options.values()):
+            raise SettingsError('lake_options are names and texts, such as AWS_REGION = "eu-west-1"')
     if "deriving" in values:
         values["deriving"] = Deriving.from_settings(values["deriving"])
     if "advising" in values:

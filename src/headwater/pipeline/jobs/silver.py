@@ -81,7 +81,7 @@ def decoded(
     """Files of the tables, which no commit names yet. Columns that payloads bring are decided here, for good
     (`jobs.inference`): two executors may have taken the same new one for different types, or have found more than there
     may be; then all decode again by the decision."""
-    places = {name: (str(log.folder), log.partition) for name, log in logs.items()}
+    places = {name: (log.place, log.partition) for name, log in logs.items()}
     known = rules.knowing(known_columns(lake, rules))
     written = write_tables(rows, partial(_split, known, tuple(places)), places)
     types = _types(written.get(SILVER.name, []))

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headwater.objects.arrow import source
 from headwater.pipeline.derive.moments import moment
 from headwater.pipeline.jobs import bronze, latest, silver
 from headwater.pipeline.jobs.clocks import Answers, ask, clocks
@@ -22,6 +22,7 @@ from headwater.pipeline.jobs.remaking import changed, in_words, stored_plan
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.jobs.windows import UNTIL
 from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.holder import Holder
 from headwater.pipeline.lake.log import Positions
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.options import OptionError
@@ -68,11 +69,11 @@ class StoreStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """`writer` is the process that writes to the lake now; `silent` are addresses where no store answers, each with
+    """`writer` is who writes to the lake now; `silent` are addresses where no store answers, each with
     what it says."""
 
-    lake: Path
-    writer: int | None
+    lake: str
+    writer: Holder | None
     tables: dict[str, TableStatus] = field(default_factory=dict)
     stores: list[StoreStatus] = field(default_factory=list)
     silent: dict[str, str] = field(default_factory=dict)
@@ -118,7 +119,7 @@ def look(lake: Lake, source: Source | None, now: datetime | None = None, setting
     other = {} if settings is None else changed(snapshots, settings)
     plan = stored_plan(lake)
     return Status(
-        lake.folder,
+        lake.where,
         lake.writer(),
         tables,
         stores,
@@ -186,6 +187,7 @@ def _read(snapshot: Snapshot, files: list[str], columns: tuple[str, ...]) -> pa.
     """None: there are no rows."""
     if not files:
         return None
-    read = [pq.ParquetFile(snapshot.log.folder / name).read(columns=list(columns)) for name in files]
+    place = snapshot.log.place
+    read = [pq.ParquetFile(source(place, name)).read(columns=list(columns)) for name in files]
     rows = pa.concat_tables(read, promote_options="default")  # a table may have got columns since
     return rows if rows.num_rows else None

@@ -120,7 +120,7 @@ def commit_span(
     log = lake.log(table)
     seen = log.look()
     if seen.note(UNTIL) not in (None, exact(span[0])):
-        raise LakeError(f"{log.folder}: somebody else has written to the table; is the same pipeline running twice?")
-    files = write_rows(derive(*span).select(*table.names), str(log.folder), log.partition)
+        raise LakeError(f"{log.where}: somebody else has written to the table; is the same pipeline running twice?")
+    files = write_rows(derive(*span).select(*table.names), log)
     log.commit(files, {UNTIL: exact(span[1])}, job=table.name, positions=positions, seen=seen)
     return sum(file.rows for file in files)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from headwater.objects import Place, PlaceError, open_place
 from headwater.pipeline.lake.commits import first_since
 from headwater.pipeline.lake.log import LakeError, Log, View
-from headwater.pipeline.options import Options
+from headwater.pipeline.options import Options, storage_options
 
 FORMAT: Final = "headwater-delta"
 OPTIONS: Final = {
-    "path": "the folder of the table, the same for all executors",
+    "path": "the folder or URL of the table, the same for all executors",
     "versionAsOf": "the table as it was at this version",
     "timestampAsOf": "the table as it was at this time (ISO 8601)",
     "startingVersion": "what commits have added from this version on; for streams also latest",
@@ -43,7 +42,7 @@ Point = int | datetime | None
 class Asked:
     """Picklable. `start` is where changes begin, `at` the version of a snapshot."""
 
-    path: str
+    place: Place
     at: Point = None
     start: Point = None
     end: Point = None
@@ -54,12 +53,21 @@ class Asked:
     most_bytes: int | None = None
 
     @property
+    def path(self) -> str:
+        """For people."""
+        return self.place.where
+
+    def log(self) -> Log:
+        """Of the table, opened anew."""
+        return Log(self.place)
+
+    @property
     def is_of_changes(self) -> bool:
         return self.feed or self.start is not None
 
     def pinned(self) -> Asked:
         """The same of a batch read, as the table is now: whatever is committed later is not in it. Raises LakeError."""
-        log = Log(self.path)
+        log = self.log()
         if self.is_of_changes:
             first, last = self.span(log)
             return replace(self, start=first, end=last)
@@ -72,7 +80,7 @@ class Asked:
         if self.from_latest or self.start is None:
             return now + 1
         if self.start > now + 1:
-            raise LakeError(f"{log.folder}: startingVersion is {self.start}, and the table's last version is {now}")
+            raise LakeError(f"{log.where}: startingVersion is {self.start}, and the table's last version is {now}")
         return self.start
 
     def span(self, log: Log) -> tuple[int, int]:
@@ -82,7 +90,7 @@ class Asked:
             last = first_since(log, self.end, now) - 1
         elif self.end is not None:
             if self.end > now:
-                raise LakeError(f"{log.folder}: endingVersion is {self.end}, and the table's last version is {now}")
+                raise LakeError(f"{log.where}: endingVersion is {self.end}, and the table's last version is {now}")
             last = self.end
         return self.first(log, now), last
 
@@ -92,12 +100,12 @@ def view_at(log: Log, at: Point) -> View:
     if at is None:
         return log.look()
     try:
-        table = DeltaTable(str(log.folder), version=at if isinstance(at, int) else None)
+        table = log.open(at if isinstance(at, int) else None)
         if isinstance(at, datetime):
             table.load_as_version(at)
     except DeltaError as error:
         raise LakeError(
-            f"{log.folder}: there is no version {at} to be read ({error}). A table keeps versions for keep_log seconds "
+            f"{log.where}: there is no version {at} to be read ({error}). A table keeps versions for keep_log seconds "
             "([upkeep])."
         ) from None
     return View(log, table)
@@ -105,13 +113,14 @@ def view_at(log: Log, at: Point) -> View:
 
 def read_options(given: Mapping[str, str], *, is_stream: bool | None = None) -> Asked:
     """`is_stream` None: it is not known yet. Raises OptionError."""
+    storage, given = storage_options(given)
     options = Options(FORMAT, given, OPTIONS)
     if is_stream is not None:
         _check_kind(options, is_stream)
     from_latest = is_stream is not False and options.text("startingVersion") == LATEST
     start = None if from_latest else _one_of(options, "startingVersion", "startingTimestamp")
     asked = Asked(
-        path=str(Path(options.needed("path", "/data/lake/tables/bronze")).absolute()),
+        place=_place(options, storage),
         at=_one_of(options, "versionAsOf", "timestampAsOf"),
         start=start,
         end=_one_of(options, "endingVersion", "endingTimestamp"),
@@ -128,6 +137,14 @@ def read_options(given: Mapping[str, str], *, is_stream: bool | None = None) -> 
     if start is None and (asked.end is not None or (asked.feed and is_stream is False)):
         raise options.wrong("startingVersion", "is needed to say since when, or startingTimestamp")
     return asked
+
+
+def _place(options: Options, storage: Mapping[str, str]) -> Place:
+    path = options.needed("path", "/data/lake/tables/bronze")
+    try:
+        return open_place(path, storage)
+    except PlaceError as error:
+        raise options.wrong("path", f"is {path}: {error}") from None
 
 
 def _check_kind(options: Options, is_stream: bool) -> None:

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote
 
+from headwater.objects import Missing
+from headwater.pipeline.lake.actions import commit_name
 from headwater.pipeline.lake.log import LakeError, Log
 
 REMOVED: Final = "removed"
@@ -59,7 +61,7 @@ def read_commits(log: Log, first: int, last: int) -> Iterator[Commit]:
         text = _text(log, version)
         if text is None:
             raise LakeError(
-                f"{log.folder}: the commit of version {version} is not in the table's log any more, which keeps "
+                f"{log.where}: the commit of version {version} is not in the table's log any more, which keeps "
                 "commits for keep_log seconds ([upkeep]). Read the table as it is, or begin with a later version."
             )
         yield parse_commit(version, text)
@@ -103,6 +105,6 @@ def _data_file(said: Mapping[str, Any]) -> DataFile:
 
 def _text(log: Log, version: int) -> str | None:
     try:
-        return (log.folder / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
-    except FileNotFoundError:
+        return log.place.get(commit_name(version)).data.decode()
+    except Missing:
         return None

@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headwater.objects import Place
+from headwater.objects.arrow import source
 from headwater.pipeline.lake.files import TableWriter, WrittenFile
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 
@@ -86,25 +87,25 @@ def _cut(files: Sequence[TableFile], most: int, least: int) -> Iterator[list[Tab
         yield group
 
 
-def merge(folder: Path, partition: str | None, schema: pa.Schema, files: Sequence[TableFile]) -> list[WrittenFile]:
+def merge(place: Place, partition: str | None, schema: pa.Schema, files: Sequence[TableFile]) -> list[WrittenFile]:
     """The rows of files of one partition, in one file that no commit names yet. `schema` is the table's: files may lack
     columns that came later, or have a type that reads as the table's."""
     [value] = {each.partition for each in files}
     columns = {partition: value} if partition is not None else {}
-    sources = [pq.ParquetFile(folder / each.path) for each in files]
-    present = {name for source in sources for name in source.schema_arrow.names}
+    opened = [pq.ParquetFile(source(place, each.path)) for each in files]
+    present = {name for each in opened for name in each.schema_arrow.names}
     wanted = pa.schema([each for each in schema if each.name in present or each.name in columns])
-    with TableWriter(str(folder), partition) as writer:
-        for table in _groups(_batches(sources, wanted, columns)):
+    with TableWriter(place, partition) as writer:
+        for table in _groups(_batches(opened, wanted, columns)):
             for batch in table.combine_chunks().to_batches():
                 writer.write(batch)
         return writer.close()
 
 
 def _batches(sources: Iterable[pq.ParquetFile], schema: pa.Schema, known: Mapping[str, Any]) -> Iterator[pa.Table]:
-    for source in sources:
-        with source:
-            for batch in source.iter_batches(GROUP_ROWS):
+    for each in sources:
+        with each:
+            for batch in each.iter_batches(GROUP_ROWS):
                 yield _fitted(batch, schema, known)
 
 

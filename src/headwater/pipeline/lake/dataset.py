@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import reduce
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyarrow.fs import LocalFileSystem
 
+from headwater.objects import Place
+from headwater.objects.arrow import filesystem
 from headwater.pipeline.lake.log import Log, View
 
 ROUNDED: Final = timedelta(milliseconds=1)
@@ -24,18 +24,17 @@ ROUNDED: Final = timedelta(milliseconds=1)
 
 def dataset(log: Log) -> ds.FileSystemDataset:
     """As the table is now. Columns that a file does not have are null in it."""
-    return dataset_of(log.look(), log.folder)
+    return dataset_of(log.look(), log.place)
 
 
-def dataset_of(view: View, folder: Path) -> ds.FileSystemDataset:
+def dataset_of(view: View, place: Place) -> ds.FileSystemDataset:
     """The same, as the table was at one version. Nothing is opened."""
     schema, files = view.schema, view.files.to_pylist()
-    format, filesystem = ds.ParquetFileFormat(), LocalFileSystem()
+    format, files_at = ds.ParquetFileFormat(), filesystem(place)
     fragments = [
-        format.make_fragment(str(folder / each["path"]), filesystem, partition_expression=_known(each, schema))
-        for each in files
+        format.make_fragment(each["path"], files_at, partition_expression=_known(each, schema)) for each in files
     ]
-    return ds.FileSystemDataset(fragments, schema, format, filesystem)
+    return ds.FileSystemDataset(fragments, schema, format, files_at)
 
 
 def _known(file: dict[str, Any], schema: pa.Schema) -> ds.Expression | None:

@@ -24,6 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headwater.disk.crash_points import crash_point
+from headwater.objects import Place, PlaceError, open_place
+from headwater.objects.arrow import output
 
 MEASURED: Final = ("store", "position", "time", "arrival", "window_start", "minute")
 """Columns whose bounds are noted, if they are text, whole numbers or times: others have none that JSON can say."""
@@ -55,10 +57,10 @@ class WrittenFile:
 
 
 def write_files(
-    batches: Iterable[pa.RecordBatch], folder: str, partition: str | None, *, lean: bool = False
+    batches: Iterable[pa.RecordBatch], where: str | Place, partition: str | None, *, lean: bool = False
 ) -> list[WrittenFile]:
-    """Everything, into files of the table in this folder; nothing is left of them if it fails."""
-    with TableWriter(folder, partition, lean=lean) as writer:
+    """Everything, into files of the table at this place; nothing is left of them if it fails."""
+    with TableWriter(where, partition, lean=lean) as writer:
         for batch in batches:
             writer.write(batch)
         return writer.close()
@@ -66,22 +68,22 @@ def write_files(
 
 class TableWriter:
     """Batches into a file for each value of the partition's column and each schema: payloads may bring new columns,
-    and those have a file of their own. The folder is the table's; what of it is not there is made. Left before
+    and those have a file of their own. The place is the table's; what of it is not there is made. Left before
     `close`, it leaves nothing. `lean` files lack what makes a large one quick to read, and a small one twice as
     large."""
 
-    def __init__(self, folder: str, partition: str | None, *, lean: bool = False) -> None:
-        self._folder = Path(folder)
+    def __init__(self, where: str | Place, partition: str | None, *, lean: bool = False) -> None:
+        self._place = where if isinstance(where, Place) else open_place(where)
         self._partition = partition
         self._options = LEAN if lean else {}
         self._open: dict[tuple[str, str], _OpenFile] = {}
-        crash_point("pipeline-before-file", self._folder.name)
+        crash_point("pipeline-before-file", self._place.name)
 
     def write(self, batch: pa.RecordBatch) -> None:
         for value, part in _by_partition(batch, self._partition):
             key = (value, part.schema.to_string())
             if key not in self._open:
-                self._open[key] = _OpenFile(self._folder, self._partition, value, part.schema, self._options)
+                self._open[key] = _OpenFile(self._place, self._partition, value, part.schema, self._options)
             self._open[key].write(part)
 
     def close(self) -> list[WrittenFile]:
@@ -118,19 +120,18 @@ def _by_partition(batch: pa.RecordBatch, partition: str | None) -> Iterator[tupl
 
 class _OpenFile:
     def __init__(
-        self, folder: Path, partition: str | None, value: str, schema: pa.Schema, options: Mapping[str, bool]
+        self, place: Place, partition: str | None, value: str, schema: pa.Schema, options: Mapping[str, bool]
     ) -> None:
         self._partition = {} if partition is None else {partition: value}
-        home = folder if partition is None else folder / f"{partition}={value}"
-        home.mkdir(parents=True, exist_ok=True)
-        self._table = folder.name
-        self._path = home / f"part-{uuid.uuid4().hex}.parquet"
-        self._relative = self._path.relative_to(folder).as_posix()
+        home = "" if partition is None else f"{partition}={value}/"
+        self._table = place.name
+        self._name = f"{home}part-{uuid.uuid4().hex}.parquet"
         self._schema = schema
+        self._target = _LocalFile(place.folder / self._name) if place.folder else _Object(place, self._name)
         try:
-            self._writer = pq.ParquetWriter(self._path, schema, compression=COMPRESSION, **options)
+            self._writer = pq.ParquetWriter(self._target.output, schema, compression=COMPRESSION, **options)
         except BaseException:
-            self._path.unlink(missing_ok=True)
+            self._target.discard()
             raise
         self._rows = 0
         self._low: dict[str, Any] = {}
@@ -161,15 +162,10 @@ class _OpenFile:
     def close(self) -> WrittenFile:
         """On disk when this returns: a commit may name it."""
         self._writer.close()
-        descriptor = os.open(self._path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-            size = os.fstat(descriptor).st_size
-        finally:
-            os.close(descriptor)
+        size = self._target.finish()
         crash_point("pipeline-after-file", self._table)
         return WrittenFile(
-            self._relative,
+            self._name,
             size,
             self._rows,
             self._partition,
@@ -185,7 +181,48 @@ class _OpenFile:
         """Whatever has happened, a full disk among it."""
         with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
-        self._path.unlink(missing_ok=True)
+        self._target.discard()
+
+
+class _LocalFile:
+    """Arrow writes it by itself, which is quicker than through Python; nobody else has its name."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.output = path
+
+    def finish(self) -> int:
+        """It is on disk; its size."""
+        descriptor = os.open(self.output, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+
+    def discard(self) -> None:
+        self.output.unlink(missing_ok=True)
+
+
+class _Object:
+    """It appears when it is whole; parts of one that does not are the store's to forget."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self._place = place
+        self._name = name
+        self._sink = place.sink(name)
+        self.output = output(self._sink)
+
+    def finish(self) -> int:
+        with self._sink:
+            pass
+        found = self._place.head(self._name)
+        if found is None:
+            raise PlaceError(f"{self._place.url}: {self._name} was written, and is not there")
+        return found.size
+
+    def discard(self) -> None:
+        self._place.delete([self._name])
 
 
 def measured(schema: pa.Schema) -> list[str]:

@@ -22,12 +22,9 @@ name is there before the first note of it; one too many does no harm.
 
 from __future__ import annotations
 
-import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -37,15 +34,21 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from headwater.disk.crash_points import crash_point
+from headwater.objects import Missing, Place, open_place
+from headwater.pipeline.lake.actions import addition, commit_name, removal
 from headwater.pipeline.lake.files import WrittenFile, measured
 from headwater.pipeline.lake.types import arrow_schema
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.tables import Table
 
 NAMES: Final = "_headwater/stores"
+EPOCH: Final = "headwater.epoch"
+"""The property with the number of the lease under which the table is written (`lake.lease`)."""
 BOUNDED: Final = "delta.dataSkippingStatsColumns"
 """The property that names the columns of which files have bounds."""
 TRIES: Final = 5
+RECENT: Final = 5
+"""Commits that are asked what made them."""
 Positions = dict[str, int]
 T = TypeVar("T")
 
@@ -87,37 +90,54 @@ class View:
 
 
 class Log:
-    """Of the table in a folder. `partition` is what its files are laid out by. `clock` gives seconds since 1970."""
+    """Of the table at a place. `partition` is what its files are laid out by. `clock` gives seconds since 1970."""
 
     def __init__(
         self,
-        folder: str | Path,
+        where: str | Path | Place,
         partition: str | None = None,
         *,
         properties: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
+        epoch: int | None = None,
     ) -> None:
-        self.folder = Path(folder)
+        self.place = where if isinstance(where, Place) else open_place(where)
+        self.where = self.place.where
+        self._storage = dict(self.place.options)
         self.partition = partition
         self.properties = UpkeepSettings().properties() if properties is None else properties
         self.clock = clock
+        self.epoch = epoch
+        """Of the lease under which we write; None: the lake is locked otherwise."""
         self._lock = threading.RLock()
         self._held: DeltaTable | None = None
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: str | None = None
         """Of the file of the last commit that the held table has: another one there is of another table."""
         self._view: View | None = None
 
     @classmethod
-    def of(cls, folder: str | Path, table: Table) -> Log:
+    def of(cls, where: str | Path | Place, table: Table) -> Log:
         """Of a declared table, which is made if it is not there."""
-        log = cls(folder, table.partition)
+        log = cls(where, table.partition)
         log.declare(table)
         return log
+
+    @property
+    def folder(self) -> Path:
+        """Raises LakeError if it is no folder."""
+        if self.place.folder is None:
+            raise LakeError(f"{self.where} is no folder")
+        return self.place.folder
 
     # ---- the table ---------------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        return self._is_held() or ((self.folder / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(self.folder)))
+        if self._is_held():
+            return True
+        folder = self.place.folder
+        if folder is not None and not (folder / "_delta_log").is_dir():
+            return False
+        return DeltaTable.is_deltatable(self.where, self._storage)
 
     def declare(self, table: Table) -> None:
         """The table is made if it is not there."""
@@ -127,11 +147,22 @@ class Log:
         """Nothing if it is there."""
         if self.exists():
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.place.folder is not None:
+            self.place.folder.mkdir(parents=True, exist_ok=True)
         by = [] if self.partition is None else [self.partition]
         configuration = {**self.properties, BOUNDED: ",".join(measured(schema))}
+        if self.epoch is not None:
+            configuration[EPOCH] = str(self.epoch)
         DeltaTable.create(
-            str(self.folder), schema, "ignore", by, name=name, description=doc, configuration=configuration
+            self.where,
+            schema,
+            "ignore",
+            by,
+            name=name,
+            description=doc,
+            configuration=configuration,
+            storage_options=self._storage,
+            raise_if_key_not_exists=False,  # ours is not one of Delta's
         )
 
     def configure(self) -> None:
@@ -146,6 +177,30 @@ class Log:
             if any(known.get(name) != value for name, value in wanted.items()):
                 table.alter.set_table_properties(wanted)
                 self._hold(table)
+
+    def fence(self) -> None:
+        """From now on, commits of older leases are refused: by who looks, as the number is greater; by Delta, as the
+        table's properties were changed after they were made. Raises LakeError if there is a newer one."""
+        with self._lock:
+            for left in reversed(range(TRIES)):
+                table = self._current()
+                if self.check_epoch(table) == self.epoch:
+                    return
+                try:
+                    table.alter.set_table_properties({EPOCH: str(self.epoch)}, raise_if_not_exists=False)
+                    self._hold(table)
+                except CommitFailedError as error:
+                    if not left:
+                        raise LakeError(f"{self.where}: somebody else writes to the table all the time") from error
+
+    def check_epoch(self, table: DeltaTable) -> int:
+        """The table's. Raises LakeError if a newer lease has fenced it."""
+        known = int(table.metadata().configuration.get(EPOCH, 0))
+        if known > (self.epoch or 0):
+            raise LakeError(
+                f"{self.where}: another pipeline has taken the lake over (lease {known}, ours is {self.epoch})"
+            )
+        return known
 
     def look(self) -> View:
         """As it is now: only what was committed since the last look is read. Raises LakeError."""
@@ -162,7 +217,7 @@ class Log:
         with self._lock:
             held = self._held
             if held is None or held.version() != version:
-                held = DeltaTable(str(self.folder), version=version)
+                held = self.open(version)
             return ask(held)
 
     def _current(self) -> DeltaTable:
@@ -186,28 +241,38 @@ class Log:
         table.update_incremental()
         self._held, self._stamp = table, self._stamp_of(table.version())
 
-    def _is_held(self) -> bool:
-        """Whether the table that is held is the one in the folder: it may have been removed and made anew."""
-        return self._held is not None and self._stamp == self._stamp_of(self._held.version()) is not None
+    def forget(self) -> None:
+        """The table was removed, or is about to be."""
+        with self._lock:
+            self._held = self._view = None
 
-    def _stamp_of(self, version: int) -> tuple[int, int] | None:
-        try:
-            found = (self.folder / "_delta_log" / f"{version:020d}.json").stat()
-        except FileNotFoundError:
-            return None
-        return found.st_ino, found.st_mtime_ns
+    def _is_held(self) -> bool:
+        """Whether the table that is held is the one in the folder: it may have been removed and made anew. Elsewhere,
+        where each look is a request, who does that has to say so (`forget`)."""
+        if self._held is None or self.place.folder is None:
+            return self._held is not None
+        return self._stamp == self._stamp_of(self._held.version()) is not None
+
+    def _stamp_of(self, version: int) -> str | None:
+        found = self.place.head(commit_name(version))
+        return None if found is None else found.etag
+
+    def engines(self) -> set[str]:
+        """What has made the last commits, without versions."""
+        said = (str(each.get("engineInfo", "an unknown engine")) for each in self.open().history(RECENT))
+        return {each.partition(":")[0].partition("/")[0] for each in said}
 
     def features(self) -> list[str]:
         """Of Delta, that a reader has to know."""
         with self._lock:
             return self._current().protocol().reader_features or []
 
-    def open(self) -> DeltaTable:
-        """As it is now, and the caller's own. Raises LakeError."""
+    def open(self, version: int | None = None) -> DeltaTable:
+        """As it is now, or was, and the caller's own. Raises LakeError."""
         try:
-            return DeltaTable(str(self.folder))
+            return DeltaTable(self.where, version=version, storage_options=self._storage)
         except TableNotFoundError:
-            raise LakeError(f"there is no table in {self.folder}") from None
+            raise LakeError(f"there is no table in {self.where}") from None
 
     def paths(self) -> list[str]:
         """Of all files, relative to the folder."""
@@ -218,10 +283,9 @@ class Log:
     def stores(self) -> list[str]:
         """Of which there may be notes."""
         try:
-            lines = (self.folder / NAMES).read_text(encoding="utf-8").split("\n")
-        except FileNotFoundError:
+            return _lines(self.place.get(NAMES).data)
+        except Missing:
             return []
-        return list(dict.fromkeys(filter(None, lines)))
 
     def positions(self, job: str) -> Positions:
         """How far the table contains what the job makes, for each store of which it contains anything."""
@@ -237,13 +301,8 @@ class Log:
         new = [each for each in dict.fromkeys(stores) if each not in known]
         if not new:
             return
-        path = self.folder / NAMES
-        path.parent.mkdir(exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:  # others may add theirs: nobody's name is written over
-            file.write("".join(f"\n{each}\n" for each in new))  # a line that was cut off before is no part of ours
-            file.flush()
-            os.fsync(file.fileno())
-        crash_point("pipeline-after-names", self.folder.name)
+        self.place.change(NAMES, lambda there: _with_lines(there, new))  # others may add theirs
+        crash_point("pipeline-after-names", self.place.name)
 
     # ---- commits -----------------------------------------------------------------------------------------------
 
@@ -273,11 +332,13 @@ class Log:
                 try:
                     return self._commit(files, all_notes, replaced, seen or before, changes)
                 except CommitFailedError as error:
+                    if self._is_there(files, all_notes, self.look()):  # the answer to a try was lost
+                        return self.look().version
                     # Delta does not see that two replace the same file, so it may not put such a commit behind another
                     # one by itself: we look again.
                     if not replaced or not left:
                         raise LakeError(
-                            f"{self.folder}: somebody else has written to the table at the same time ({error}); is the "
+                            f"{self.where}: somebody else has written to the table at the same time ({error}); is the "
                             "same pipeline running twice?"
                         ) from error
         raise AssertionError("the last try returns or raises")
@@ -291,13 +352,16 @@ class Log:
         changes: bool,
     ) -> int:
         table = self._current()
+        if self.epoch is not None:
+            self.check_epoch(table)
         schema = self._widened(table, files)
         now = self._viewed(table)  # what is committed behind it is Delta's to compare
         self._check_notes(notes, now, seen)
         self._check_replaced(replaced, now)
         actions: list[AddAction | RemoveAction] = [addition(each, changes) for each in files]
-        actions += [_removal(path, self.folder, self.clock(), changes) for path in replaced]
-        crash_point("pipeline-before-commit", self.folder.name)
+        sizes = _sizes(now) if replaced else {}
+        actions += [removal(path, sizes.get(path), self.clock(), changes) for path in replaced]
+        crash_point("pipeline-before-commit", self.place.name)
         table.create_write_transaction(
             actions,
             "append",
@@ -309,9 +373,23 @@ class Log:
             ),
             post_commithook_properties=PostCommitHookProperties(True, cleanup_expired_logs=False),
         )
-        crash_point("pipeline-after-commit", self.folder.name)
+        crash_point("pipeline-after-commit", self.place.name)
         self._hold(table)
         return table.version()
+
+    def _is_there(self, files: Sequence[WrittenFile], notes: Mapping[str, int], now: View) -> bool:
+        """Whether a commit that failed was made all the same. Nobody else has files of these names."""
+        if files:
+            return files[0].path in now.paths()
+        return bool(notes) and all(now.note(name) == version for name, version in notes.items())
+
+    def discard(self, files: Iterable[WrittenFile]) -> None:
+        """Remove files that were to be committed, but for those that the table has got. On an object store they stay
+        until upkeep sweeps: a commit whose answer was lost may still arrive."""
+        if self.place.folder is None:
+            return
+        there = set(self.paths()) if self.exists() else set()
+        self.place.delete(each.path for each in files if each.path not in there)
 
     def _check_notes(self, names: Iterable[str], now: View, seen: View) -> None:
         if now.version == seen.version:
@@ -320,7 +398,7 @@ class Log:
             there, before = now.note(name), seen.note(name)
             if there != before:
                 raise LakeError(
-                    f"{self.folder}: somebody else has written to the table meanwhile ({name} was at {before}, and is "
+                    f"{self.where}: somebody else has written to the table meanwhile ({name} was at {before}, and is "
                     f"at {there}); is the same pipeline running twice?"
                 )
 
@@ -329,7 +407,7 @@ class Log:
         away = set(replaced) - set(now.paths()) if replaced else set()
         if away:
             raise LakeError(
-                f"{self.folder}: somebody else has replaced files of the table meanwhile ({len(away)} of "
+                f"{self.where}: somebody else has replaced files of the table meanwhile ({len(away)} of "
                 f"{len(replaced)}); is the same pipeline running twice?"
             )
 
@@ -344,47 +422,31 @@ class Log:
                 expected = known.get(each.name, fresh.get(each.name))
                 if small.setdefault(each.name.lower(), each.name) != each.name:
                     raise LakeError(
-                        f"{self.folder}: the table has a column {small[each.name.lower()]}, and {each.name} is to be "
+                        f"{self.where}: the table has a column {small[each.name.lower()]}, and {each.name} is to be "
                         "added; names of columns differ by more than case"
                     )
                 if expected is None:
                     fresh[each.name] = each.type
                 elif expected != each.type:
                     raise LakeError(
-                        f"{self.folder}: the column {each.name} is {expected} in the table, and {each.type} in what is "
+                        f"{self.where}: the column {each.name} is {expected} in the table, and {each.type} in what is "
                         "to be added"
                     )
         if fresh:
             table.alter.add_columns([Field(name, type, nullable=True) for name, type in fresh.items()])
             self._hold(table)
-            crash_point("pipeline-after-columns", self.folder.name)
+            crash_point("pipeline-after-columns", self.place.name)
         return table.schema()
 
 
-def addition(file: WrittenFile, changes: bool) -> AddAction:
-    stats = {
-        "numRecords": file.rows,
-        "minValues": {name: _stated(value, False) for name, value in file.low.items()},
-        "maxValues": {name: _stated(value, True) for name, value in file.high.items()},
-        "nullCount": file.nulls,
-    }
-    return AddAction(file.path, file.size, file.partition, file.made, changes, json.dumps(stats))
+def _sizes(view: View) -> dict[str, int]:
+    columns = (view.files.column(name).to_pylist() for name in ("path", "size_bytes"))
+    return dict(zip(*columns, strict=True))
 
 
-def _removal(path: str, folder: Path, now: float, changes: bool) -> RemoveAction:
-    partition: dict[str, str | None] = {}
-    for part in path.split("/")[:-1]:
-        name, _, partition[name] = part.partition("=")
-    file = folder / path
-    size = file.stat().st_size if file.exists() else None
-    return RemoveAction(path, changes, int(now * 1000), size, partition or None)
+def _lines(data: bytes) -> list[str]:
+    return list(dict.fromkeys(filter(None, data.decode().split("\n"))))
 
 
-def _stated(value: Any, is_greatest: bool) -> Any:
-    """Delta has times in milliseconds: a bound has to stay one."""
-    if isinstance(value, datetime):
-        rounded = value.replace(microsecond=value.microsecond // 1000 * 1000)
-        if is_greatest and rounded != value:
-            rounded += timedelta(milliseconds=1)
-        return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return value.isoformat() if isinstance(value, date) else value
+def _with_lines(data: bytes, new: Iterable[str]) -> bytes:
+    return "".join(f"{each}\n" for each in dict.fromkeys([*_lines(data), *new])).encode()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,8 +22,11 @@ from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
+from headwater.objects import Missing, Place
+from headwater.objects.place import PART
+from headwater.pipeline.lake.actions import addition
 from headwater.pipeline.lake.files import WrittenFile
-from headwater.pipeline.lake.log import LakeError, Log, Positions, View, addition
+from headwater.pipeline.lake.log import LakeError, Log, Positions, View
 from headwater.pipeline.lake.snapshot import Snapshot
 
 SETTINGS: Final = "settings"
@@ -45,15 +47,7 @@ def number_of(made: Made) -> int:
 def remember(log: Log, made: Made) -> int:
     """Their number, of which the table knows then what it stands for."""
     number = number_of(made)
-    path = log.folder / FOLDER / f"{number}.json"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        with new.open("w", encoding="utf-8") as file:
-            file.write(_text(made))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+    log.place.put_if_absent(f"{FOLDER}/{number}.json", _text(made).encode())
     return number
 
 
@@ -63,8 +57,8 @@ def made_with(log: Log, seen: View) -> Made | None:
     if number is None:
         return None
     try:
-        found: Made = json.loads((log.folder / FOLDER / f"{number}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found: Made = json.loads(log.place.get(f"{FOLDER}/{number}.json").data)
+    except (Missing, ValueError):
         return {}
     return found
 
@@ -74,8 +68,11 @@ def take_place(log: Log, built: Snapshot, notes: Mapping[str, int], job: str, po
     log.remember_stores(positions)
     actions = [addition(each, True) for each in _moved(built, log)]
     all_notes = {**notes, **{f"{job}/{store}": position for store, position in positions.items()}}
+    table = log.open()
+    if log.epoch is not None:
+        log.check_epoch(table)
     try:
-        log.open().create_write_transaction(
+        table.create_write_transaction(
             list[AddAction](actions),  # type: ignore[arg-type] # lists are invariant
             "overwrite",
             built.log.open().schema(),
@@ -87,7 +84,7 @@ def take_place(log: Log, built: Snapshot, notes: Mapping[str, int], job: str, po
         )
     except CommitFailedError as error:
         raise LakeError(
-            f"{log.folder}: somebody else has written to the table while it was replaced ({error}); is the same "
+            f"{log.where}: somebody else has written to the table while it was replaced ({error}); is the same "
             "pipeline running twice?"
         ) from error
 
@@ -96,11 +93,21 @@ def _moved(built: Snapshot, log: Log) -> list[WrittenFile]:
     """Its files, which are in the table's folder then, as somebody else's commit would name them."""
     files = built.written()
     for each in files:
-        source, target = built.log.folder / each.path, log.folder / each.path
-        if source.exists():  # else it was moved by somebody who did not come to commit it
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(source, target)
+        if built.log.place.head(each.path) is not None:  # else it was moved by somebody who did not come to commit it
+            _move(each.path, built.log.place, log.place)
     return files
+
+
+def _move(name: str, source: Place, target: Place) -> None:
+    if source.folder is not None and target.folder is not None:
+        to = target.folder / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(source.folder / name, to)
+        return
+    with source.open(name) as file, target.sink(name) as sink:
+        while data := file.read(PART):
+            sink.write(data)
+    source.delete([name])
 
 
 def differences(before: Made, now: Made) -> dict[str, tuple[Any, Any]]:

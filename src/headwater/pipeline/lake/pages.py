@@ -21,13 +21,15 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from headwater.objects import Place
+from headwater.objects.arrow import source
 
 PAGES: Final = 100
 """Into which a table is cut."""
@@ -70,17 +72,17 @@ class PagedRows:
         self._hashes: dict[str, Hashes] = {}
         """Of the keys in each file, in order."""
 
-    def change(self, folder: Path, files: Sequence[str], fresh: pa.Table) -> Change:
-        """Of the table with these files in its folder, by rows that came: any number of a key."""
-        self._learn(folder, files)
-        changed, _ = self._merged(fresh, self._read(folder, self._with(fresh)))
+    def change(self, place: Place, files: Sequence[str], fresh: pa.Table) -> Change:
+        """Of the table with these files, by rows that came: any number of a key."""
+        self._learn(place, files)
+        changed, _ = self._merged(fresh, self._read(place, self._with(fresh)))
         replaced = self._with(changed)
         counts = {path: len(hashes) for path, hashes in self._hashes.items()}
         size = max(SMALLEST, math.ceil((sum(counts.values()) + changed.num_rows) / PAGES))
         written = math.ceil(changed.num_rows / size) + math.ceil(sum(counts[path] for path in replaced) / size)
         if len(counts) - len(replaced) + written > MOST_PAGES:
             replaced = sorted({*replaced, *(path for path, rows in counts.items() if rows <= size // 2)})
-        _, rest = self._merged(changed, self._read(folder, replaced))
+        _, rest = self._merged(changed, self._read(place, replaced))
         return Change(list(_cut(changed, rest, size)), replaced, changed.num_rows)
 
     def _merged(self, fresh: pa.Table, old: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -102,22 +104,22 @@ class PagedRows:
         wanted = self._hashed(rows)
         return [path for path, hashes in self._hashes.items() if _have_any(hashes, wanted)]
 
-    def _learn(self, folder: Path, files: Sequence[str]) -> None:
+    def _learn(self, place: Place, files: Sequence[str]) -> None:
         for path in self._hashes.keys() - set(files):
             del self._hashes[path]
         for path in set(files) - self._hashes.keys():
-            with pq.ParquetFile(folder / path) as source:
-                self._hashes[path] = self._hashed(source.read(columns=self._keys))
+            with pq.ParquetFile(source(place, path)) as page:
+                self._hashes[path] = self._hashed(page.read(columns=self._keys))
 
     def _hashed(self, rows: pa.Table) -> Hashes:
         names = zip(*(rows.column(name).to_pylist() for name in self._keys), strict=True)
         return np.sort(np.fromiter((hash(each) for each in names), np.int64, rows.num_rows))
 
-    def _read(self, folder: Path, files: Sequence[str]) -> pa.Table:
+    def _read(self, place: Place, files: Sequence[str]) -> pa.Table:
         tables = [self._schema.empty_table()]
         for path in files:
-            with pq.ParquetFile(folder / path) as source:
-                tables.append(source.read().select(self._schema.names).cast(self._schema))
+            with pq.ParquetFile(source(place, path)) as page:
+                tables.append(page.read().select(self._schema.names).cast(self._schema))
         return pa.concat_tables(tables)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -71,7 +70,7 @@ def spark_schema(asked: Asked) -> StructType:
 
 
 def _table_schema(asked: Asked) -> pa.Schema:
-    log = Log(asked.path)
+    log = asked.log()
     foreign = set(FOREIGN) & set(log.features())
     if foreign:
         raise LakeError(f"{asked.path}: the table has {', '.join(sorted(foreign))}, which need a reader of Delta's own")
@@ -87,7 +86,7 @@ def _rows(asked: Asked, schema: StructType) -> TableRows:
         expected, said = known[each.name].dataType.simpleString(), each.dataType.simpleString()
         if said != expected:
             raise OptionError(f"format({FORMAT!r}): the column {each.name!r} is {expected}, not {said}; cast it later")
-    return TableRows(asked.path, _table_schema(asked), to_arrow_schema(schema, timezone="UTC"))
+    return TableRows(asked.place, _table_schema(asked), to_arrow_schema(schema, timezone="UTC"))
 
 
 class _Reading(Portable):
@@ -100,12 +99,11 @@ class _Reading(Portable):
 
     def _of_snapshot(self, view: View) -> list[InputPartition]:
         """Without the files that cannot have a row which is asked for."""
-        folder = Path(self.asked.path)
-        wanted = {each.path for each in dataset_of(view, folder).get_fragments(self.where)}
+        wanted = {each.path for each in dataset_of(view, self.asked.place).get_fragments(self.where)}
         by = [each for each in view.files.column_names if each.startswith("partition.")]
         files = []
         for each in view.files.to_pylist():
-            if str(folder / each["path"]) in wanted:
+            if each["path"] in wanted:
                 partition = tuple((name.removeprefix("partition."), each[name]) for name in by)
                 files.append(DataFile(each["path"], each["size_bytes"], partition))
         return [FilesPartition(group) for group in _packed(files)]
@@ -141,7 +139,7 @@ class TableReader(_Reading, DataSourceReader):
     """A snapshot, or changes. Spark asks once for each DataFrame that is loaded, and every query of it reads that."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        log = Log(self.asked.path)
+        log = self.asked.log()
         if self.asked.is_of_changes:
             first, last = self.asked.span(log)
             return self._of_commits(read_commits(log, first, last))
@@ -209,7 +207,7 @@ class TableStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     def _log(self) -> Log:
         """Opened by the driver, when it asks first: a reader that travels to executors has none."""
         if self._opened is None:
-            self._opened = Log(self.asked.path)
+            self._opened = self.asked.log()
         return self._opened
 
     def _last(self) -> int:

@@ -9,8 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyarrow.fs import LocalFileSystem
 
+from headwater.objects import Place
+from headwater.objects.arrow import filesystem
 from headwater.pipeline.lake.changes import DELETE, FEED, INSERT, Piece, difference, feed_columns
 from headwater.pipeline.lake.commits import DataFile
 from headwater.pipeline.lake.conditions import all_of
@@ -28,7 +29,7 @@ class TableRows:
     """`schema` is the table's, `shape` what is to come out, with the columns of the change feed if those are asked for.
     Picklable."""
 
-    folder: str
+    place: Place
     schema: pa.Schema
     shape: pa.Schema
 
@@ -58,9 +59,9 @@ class TableRows:
             came, went = difference(*(self._whole(files, piece, where) for files in (piece.added, piece.removed)))
         except FileNotFoundError as error:
             raise FilesGone(
-                f"version {piece.commit.version} of the table in {self.folder} replaced files that have been removed "
-                f"since ({error.filename or error}): what it changed is not known any more. Replaced files stay for "
-                "keep_replaced seconds ([upkeep]). Begin with a later version, or read the table as it is."
+                f"version {piece.commit.version} of the table in {self.place.where} replaced files that have been "
+                f"removed since ({error.filename or error}): what it changed is not known any more. Replaced files "
+                "stay for keep_replaced seconds ([upkeep]). Begin with a later version, or read the table as it is."
             ) from None
         for kind, rows in ((INSERT, came), (DELETE, went)):
             for batch in rows.to_batches(BATCH) if kind == INSERT or with_removed else ():
@@ -82,12 +83,11 @@ class TableRows:
     def _scan(
         self, files: Sequence[DataFile], columns: list[str], where: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
-        format, filesystem = ds.ParquetFileFormat(), LocalFileSystem()
+        format, files_at = ds.ParquetFileFormat(), filesystem(self.place)
         for each in files:  # one after the other: a task has one core, and its memory is bounded
             known = all_of(_is(name, value, self.schema) for name, value in each.partition)
-            path = f"{self.folder}/{each.path}"
-            fragment = format.make_fragment(path, filesystem, partition_expression=known)
-            dataset = ds.FileSystemDataset([fragment], self.schema, format, filesystem)
+            fragment = format.make_fragment(each.path, files_at, partition_expression=known)
+            dataset = ds.FileSystemDataset([fragment], self.schema, format, files_at)
             yield from (
                 batch
                 for batch in dataset.to_batches(

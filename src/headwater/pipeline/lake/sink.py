@@ -35,23 +35,25 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import DateType, StructType
 
+from headwater.objects import Place, PlaceError, is_remote, open_place
 from headwater.pipeline.lake.asked import FORMAT, Asked, read_options
 from headwater.pipeline.lake.files import WrittenFile, write_files
 from headwater.pipeline.lake.log import LakeError, Log, View
 from headwater.pipeline.lake.plain import WRITING, settle_batch, settle_rows
 from headwater.pipeline.lake.reader import PushingTableReader, TableReader, TableStreamReader, spark_schema
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
-from headwater.pipeline.options import OptionError, Options
+from headwater.pipeline.options import OptionError, Options, storage_options
 from headwater.pipeline.portable import Portable
 from headwater.pipeline.tables import BY_NAME, Table
 
 OPTIONS: Final = {
-    "path": "the folder of the table, the same for all executors",
+    "path": "the folder or URL of the table, the same for all executors",
     "app": "a name of the query, of which the table remembers the last batch; the same after a restart",
     "byPosition": "true: the query brings all messages of its stores in order; a new checkpoint goes on by positions",
     "table": "a declared table, such as bronze; else the table is made as the rows are",
     "partitionBy": "a column by which files are laid out, if the table is not a declared one",
     "layout": "delta, or parquet: files without a log",
+    "epoch": "the number of the pipeline's lease, if the table is on an object store; older ones are refused",
 }
 LAYOUTS: Final = ("delta", "parquet")
 PROPERTIES: Final = {"delta.checkpointInterval": "20", "delta.logRetentionDuration": "interval 1 days"}
@@ -113,8 +115,14 @@ class Sink:
     """What both writers know: where, and by which columns."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, needs_app: bool) -> None:
+        self.storage, given = storage_options(given)
         options = Options(FORMAT, given, OPTIONS)
         self.path = options.needed("path", "/data/lake/tables/bronze")
+        try:
+            is_elsewhere = is_remote(self.path)
+        except PlaceError as error:
+            raise options.wrong("path", f"is {self.path}: {error}") from None
+        self.epoch = options.count("epoch")
         self.app = options.text("app") or ""
         if self.app and not NAME.fullmatch(self.app):
             raise options.wrong("app", f"has letters, digits, dots, dashes and underscores, unlike {self.app!r}")
@@ -129,6 +137,8 @@ class Sink:
         self.layout = options.text("layout", "delta")
         if self.layout not in LAYOUTS:
             raise options.wrong("layout", f"is one of {', '.join(LAYOUTS)}, not {self.layout!r}")
+        if is_elsewhere and self.layout == "parquet":
+            raise options.wrong("layout", "is parquet only in a folder: elsewhere files cannot be renamed")
         names = schema.fieldNames()
         if self.by_position and not {"store", "position"} <= set(names):
             raise options.wrong("byPosition", f"needs rows with store and position; there are {', '.join(names)}")
@@ -140,18 +150,22 @@ class Sink:
             raise options.wrong("partitionBy", f"is a column of dates, which {self.partition} is not")
 
     @property
-    def folder(self) -> str:
+    def place(self) -> Place:
         """Into which executors write."""
-        return self.path if self.layout == "delta" else str(Path(self.path, WRITING))
+        place = open_place(self.path, self.storage)
+        return place if self.layout == "delta" else place.below(WRITING)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Message:
-        return Message(write_files(batches, self.folder, self.partition), running_query())
+        return Message(write_files(batches, self.place, self.partition), running_query())
 
     def log(self, files: Sequence[WrittenFile]) -> Log:
         """The table is made with the first rows, if it is not a declared one. Spark commits batch after batch in the
         same process, which holds the table."""
         place = (self.path, self.partition)
-        log = _held.setdefault(place, Log(*place, properties=PROPERTIES))
+        if place not in _held:
+            _held[place] = Log(self.place, self.partition, properties=PROPERTIES)
+        log = _held[place]
+        log.epoch = self.epoch
         if self.table is not None:
             log.properties = UpkeepSettings().properties(self.table.name)
             log.declare(self.table)
@@ -164,14 +178,14 @@ class Sink:
         return log
 
     def discard(self, files: Iterable[WrittenFile]) -> None:
-        for each in files:
-            Path(self.folder, each.path).unlink(missing_ok=True)
+        self.place.delete(each.path for each in files)
 
     def abort(self, files: Sequence[WrittenFile]) -> None:
         """Away with files, but for those that the table has got: a commit may have been made and failed to say so."""
-        log = Log(self.path, self.partition)
-        named = set(log.paths()) if self.layout == "delta" and log.exists() else set()
-        self.discard(each for each in files if each.path not in named)
+        if self.layout == "delta":
+            Log(self.place, self.partition).discard(files)
+        else:
+            self.discard(files)
 
 
 class StreamWriter(Portable, DataSourceStreamArrowWriter):

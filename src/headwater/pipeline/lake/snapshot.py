@@ -1,4 +1,5 @@
-"""A table as it is at one moment, read natively by Spark from the Parquet files that its log names.
+"""A table as it is at one moment, read by Spark from the Parquet files that its log names: natively from a folder, by
+Arrow from elsewhere (`reading`).
 
 Which files are read is decided by the bounds in the log: what cannot hold a row that is asked for is not opened.
 """
@@ -9,15 +10,17 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headwater.objects import Place
+from headwater.objects.arrow import source
 from headwater.pipeline.lake.files import MEASURED, WrittenFile
 from headwater.pipeline.lake.log import Log, Positions
+from headwater.pipeline.lake.reading import FILE, Files
 from headwater.pipeline.lake.types import ddl_of
 
 if TYPE_CHECKING:
@@ -119,21 +122,44 @@ class Snapshot:
 
     # ---- rows --------------------------------------------------------------------------------------------------
 
-    def read(self, spark: SparkSession, files: list[str] | None = None) -> DataFrame:
-        """All rows of these files; without them, of all."""
-        names = self.files if files is None else files
+    def read(self, spark: SparkSession, files: list[str] | None = None, *, names: bool = False) -> DataFrame:
+        """All rows of these files; without them, of all. With `names`, each row has the name of its file (`FILE`)."""
+        return self._read(spark, self.files if files is None else files, None, names)
+
+    def _read(
+        self, spark: SparkSession, files: list[str], where: pc.Expression | None, names: bool = False
+    ) -> DataFrame:
+        """What `where` excludes is not read, if that is known without reading it."""
+        from pyspark.sql import functions as F
+
+        if self.log.place.folder is None:
+            return self._elsewhere(files).read(spark, where, names=names)
         ddl = ddl_of(self.schema)
-        if not names:
-            return spark.createDataFrame([], ddl)
-        root = f"file://{self.log.folder}"  # as it is: Spark takes nothing for an escape but that of wildcards
-        paths = (WILD.sub(r"\\\g<0>", f"{root}/{name}") for name in names)
-        return spark.read.schema(ddl).option("basePath", root).parquet(*paths)
+        if not files:
+            return spark.createDataFrame([], ddl + (f", {FILE} string" if names else ""))
+        root = f"file://{self.log.place.folder}"  # as it is: Spark takes nothing for an escape but that of wildcards
+        paths = (WILD.sub(r"\\\g<0>", f"{root}/{name}") for name in files)
+        rows = spark.read.schema(ddl).option("basePath", root).parquet(*paths)
+        return rows.withColumn(FILE, F.col("_metadata.file_name")) if names else rows
+
+    def _elsewhere(self, files: list[str]) -> Files:
+        wanted = set(files)
+        by = self.log.partition
+        values = self._column(f"partition.{by}")
+        known = zip(self.files, self._column("size_bytes"), values, strict=True)
+        return Files(self.log.place, self.schema, by, [each for each in known if each[0] in wanted])
 
     def read_positions(self, spark: SparkSession, ranges: Ranges) -> DataFrame:
         """The rows of these positions, no others."""
         from pyspark.sql import functions as F
 
-        rows = self.read(spark, self.files_with(ranges))
+        position = pc.field("position")
+        among = [
+            (pc.field("store") == store) & (position > after) & (position <= last)
+            for store, (after, last) in ranges.items()
+        ]
+        where = reduce(lambda one, other: one | other, among) if among else None
+        rows = self._read(spark, self.files_with(ranges), where)
         wanted = [
             (F.col("store") == store) & (F.col("position") > after) & (F.col("position") <= last)
             for store, (after, last) in ranges.items()
@@ -144,7 +170,9 @@ class Snapshot:
         """The rows with start ≤ column < end."""
         from pyspark.sql import functions as F
 
-        rows = self.read(spark, self.files_between(column, start, end))
+        type = self.schema.field(column).type
+        where = (pc.field(column) >= pa.scalar(start, type)) & (pc.field(column) < pa.scalar(end, type))
+        rows = self._read(spark, self.files_between(column, start, end), where)
         return rows.where((F.col(column) >= F.lit(start)) & (F.col(column) < F.lit(end)))
 
     def arrival_of(self, store: str, position: int) -> datetime | None:
@@ -155,7 +183,7 @@ class Snapshot:
         for name in sorted(self.files_with({store: (0, position)}), key=lambda name: -(highs[name] or position)):
             if highs[name] is not None and highs[name] <= last:
                 break
-            found = _read_positions(self.log.folder / name, last + 1, position)
+            found = _read_positions(self.log.place, name, last + 1, position)
             stores = found["store"].cast(pa.string())  # other writers have other kinds of text
             rows = found.drop_columns("store").filter(pc.equal(stores, store))
             rows = rows.filter(pc.and_(pc.less_equal(rows["position"], position), pc.greater(rows["position"], last)))
@@ -172,16 +200,16 @@ def _meets(store: str, first: int, last: int, bounds: list[Any]) -> bool:
     return low is None or (low <= last and high >= first)
 
 
-def _read_positions(path: Path, first: int, last: int) -> pa.Table:
+def _read_positions(place: Place, name: str, first: int, last: int) -> pa.Table:
     """Of the row groups that may have such positions: a file may be large."""
-    with pq.ParquetFile(path) as source:
-        index = source.schema_arrow.get_field_index("position")
+    with pq.ParquetFile(source(place, name)) as file:
+        index = file.schema_arrow.get_field_index("position")
         groups = []
-        for number in range(source.num_row_groups):
-            known = source.metadata.row_group(number).column(index).statistics
+        for number in range(file.num_row_groups):
+            known = file.metadata.row_group(number).column(index).statistics
             if known is None or not known.has_min_max or (known.min <= last and known.max >= first):
                 groups.append(number)
-        return source.read_row_groups(groups, columns=["store", "position", "arrival"])
+        return file.read_row_groups(groups, columns=["store", "position", "arrival"])
 
 
 def _moment(found: Any) -> datetime | None:

@@ -22,17 +22,18 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from headwater.disk.crash_points import crash_point
+from headwater.objects import Item, Missing, Place, PlaceError
+from headwater.pipeline.lake.actions import commit_name
 from headwater.pipeline.lake.compaction import TableFile, files_of, groups, merge
 from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
@@ -114,15 +115,14 @@ class TableUpkeep:
         reads its rows will say. The table is as it was."""
         written: list[WrittenFile] = []
         try:
-            merged = merge(self._log.folder, self._log.partition, view.schema, group)
+            merged = merge(self._log.place, self._log.partition, view.schema, group)
             written = [replace(each, made=int(self._log.clock() * 1000)) for each in merged]
             self._log.commit(written, {}, replaced=[each.path for each in group], changes=False)
-        except (LakeError, OSError, pa.ArrowException) as error:
+        except (LakeError, PlaceError, OSError, pa.ArrowException) as error:
             log_of_this.info("%s is not compacted this time: %s", self._name, error)
-            for each in written:
-                (self._log.folder / each.path).unlink(missing_ok=True)
+            self._log.discard(written)
             return False
-        crash_point("pipeline-in-tidy", self._log.folder.name)
+        crash_point("pipeline-in-tidy", self._log.place.name)
         return True
 
     def _is_foreign(self) -> bool:
@@ -135,12 +135,12 @@ class TableUpkeep:
         self._learn(view.version)
         kept, now = set(view.paths()), self._log.clock()
         due = [path for path, since in self._gone.items() if since <= now - self._keeping.kept(self._name)]
-        removed = 0
-        for path in due[:MOST_REMOVED]:
+        due = due[:MOST_REMOVED]
+        for path in due:
             del self._gone[path]
-            if path not in kept:
-                removed += _remove(self._log.folder / path)
-        return removed
+        old = [path for path in due if path not in kept]
+        self._log.place.delete(old)
+        return len(old)
 
     def _learn(self, version: int) -> None:
         """Which files commits have removed, up to this one."""
@@ -149,7 +149,7 @@ class TableUpkeep:
             self._read = min(known, default=version) - 1
         deleted = []
         for number in range(self._read + 1, version + 1):
-            operation, removed = _read_commit(self._log.folder, number)
+            operation, removed = _read_commit(self._log.place, number)
             self._gone.update(removed)
             if operation == DELETE:
                 deleted.append(number)
@@ -163,11 +163,10 @@ class TableUpkeep:
             return 0
         self._swept = now
         named = {*self._log.look().paths(), *self._gone}
-        removed = 0
-        for path in _data_files(self._log.folder):
-            if path.relative_to(self._log.folder).as_posix() not in named and path.stat().st_mtime <= now - DEAD:
-                removed += _remove(path)
-        return removed
+        found = (each for each in _data_files(self._log.place) if each.modified <= now - DEAD)
+        dead = [each.name for each in found if each.name not in named]
+        self._log.place.delete(dead)
+        return len(dead)
 
 
 class LakeUpkeep:
@@ -219,7 +218,9 @@ def clean_log(log: Log, keep: float) -> int:
         return 0
     due = sorted((number, kind) for number, kind, _ in found if number < base)
     due += [(number, CHECKPOINT) for number in _superfluous(summaries, base, keep / 4)]
-    return sum(_remove(_log_file(log.folder, number, kind)) for number, kind in due[:MOST_REMOVED])
+    names = [commit_name(number, kind) for number, kind in due[:MOST_REMOVED]]
+    log.place.delete(names)
+    return len(names)
 
 
 def _superfluous(summaries: list[tuple[int, float]], base: int, apart: float) -> Iterator[int]:
@@ -236,21 +237,16 @@ def _superfluous(summaries: list[tuple[int, float]], base: int, apart: float) ->
 def _entries(log: Log) -> Iterator[tuple[int, str, float]]:
     """Of a log's folder: number, kind and age of commits and summaries. Others, such as summaries in parts, which we do
     not write, stay."""
-    with os.scandir(log.folder / "_delta_log") as entries:
-        for entry in entries:
-            if found := LOG.fullmatch(entry.name):
-                yield int(found[1]), found[2], entry.stat().st_mtime
+    for each in log.place.level("_delta_log").items:
+        if found := LOG.fullmatch(PurePosixPath(each.name).name):
+            yield int(found[1]), found[2], each.modified
 
 
-def _log_file(folder: Path, number: int, kind: str) -> Path:
-    return folder / "_delta_log" / f"{number:020d}.{kind}"
-
-
-def _read_commit(folder: Path, number: int) -> tuple[str | None, dict[str, float]]:
+def _read_commit(place: Place, number: int) -> tuple[str | None, dict[str, float]]:
     """What was done, and the files of ours that were removed by it, with when."""
     try:
-        lines = _log_file(folder, number, "json").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+        lines = place.get(commit_name(number)).data.decode().splitlines()
+    except Missing:
         return None, {}
     operation, removed = None, {}
     for line in lines:
@@ -260,7 +256,7 @@ def _read_commit(folder: Path, number: int) -> tuple[str | None, dict[str, float
         operation = action.get("commitInfo", {}).get("operation", operation)
         if "remove" in action:
             path = unquote(action["remove"]["path"])
-            if ":" not in path and not path.startswith("/") and ".." not in Path(path).parts:
+            if ":" not in path and not path.startswith("/") and ".." not in PurePosixPath(path).parts:
                 removed[path] = action["remove"].get("deletionTimestamp", 0) / 1000
     return operation, removed
 
@@ -268,34 +264,21 @@ def _read_commit(folder: Path, number: int) -> tuple[str | None, dict[str, float
 def noted_deletions(log: Log) -> set[int]:
     """Versions by which other tools have deleted rows."""
     try:
-        return {int(each) for each in (log.folder / DELETIONS).read_text(encoding="utf-8").split()}
-    except FileNotFoundError:
+        return {int(each) for each in log.place.get(DELETIONS).data.split()}
+    except Missing:
         return set()
 
 
 def _note_deletions(log: Log, versions: Sequence[int]) -> None:
     known = noted_deletions(log)
     if new := [each for each in versions if each not in known]:
-        path = log.folder / DELETIONS
-        path.parent.mkdir(exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(f"{each}\n" for each in new))
-            file.flush()
-            os.fsync(file.fileno())
+        log.place.change(DELETIONS, lambda there: there + "".join(f"{each}\n" for each in new).encode())
 
 
-def _data_files(folder: Path) -> Iterable[Path]:
+def _data_files(place: Place) -> Iterable[Item]:
     """But not what lies in folders that begin with an underscore: those are not the table's."""
     return (
-        path
-        for path in folder.rglob("*.parquet")
-        if not any(part.startswith("_") for part in path.relative_to(folder).parts)
+        each
+        for each in place.list()
+        if each.name.endswith(".parquet") and not any(part.startswith("_") for part in each.name.split("/"))
     )
-
-
-def _remove(path: Path) -> int:
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return 0
-    return 1

@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headwater.objects import Place
 from headwater.pipeline.lake.files import TableWriter, WrittenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from headwater.pipeline.lake.log import Log
+
 Split = Callable[[pa.RecordBatch], Iterable[tuple[str, pa.RecordBatch]]]
 """Of one batch of rows, batches for tables by name."""
-Places = dict[str, tuple[str, str | None]]
-"""Of each table by name, its folder and the column by which its files are laid out."""
+Places = dict[str, tuple[Place, str | None]]
+"""Of each table by name, its place and the column by which its files are laid out."""
 
 
-def write_rows(rows: DataFrame, folder: str, partition: str | None) -> list[WrittenFile]:
-    """As they are, into one table's folder."""
-    return write_tables(rows, partial(_whole, "rows"), {"rows": (folder, partition)}).get("rows", [])
+def write_rows(rows: DataFrame, log: Log) -> list[WrittenFile]:
+    """As they are, into one table's place."""
+    return write_tables(rows, partial(_whole, "rows"), {"rows": (log.place, log.partition)}).get("rows", [])
 
 
 def write_tables(rows: DataFrame, split: Split, places: Places) -> dict[str, list[WrittenFile]]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import queue
 import threading
 import uuid
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater import __version__
 from headwater.metric import counter, gauge
-from headwater.objects import open_place
+from headwater.objects import Missing
 from headwater.pipeline.jobs.status import JOBS
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.monitoring.commits import Commit, commits_after
@@ -86,7 +85,6 @@ class Follower:
         self.lake = lake
         self.missed = 0
         self._filters = filters
-        self._file = lake.folder / STATE
         self._known: dict[str, dict[str, Any]] = self._read()
 
     def new(self) -> Iterator[Told]:
@@ -94,17 +92,17 @@ class Follower:
         on behind what is there now."""
         id = self.lake.id() or ""
         for name, snapshot in self.lake.existing().items():
-            folder = self.lake.path(BY_NAME[name])
+            place = self.lake.reading(BY_NAME[name]).place
             state = self._known.setdefault(name, {"version": -1, "positions": {}})
             columns = tuple((each.name, str(each.type)) for each in snapshot.schema)
             filters = self._filters if name == BRONZE.name else ()
-            for commit in commits_after(open_place(folder), state["version"]):
+            for commit in commits_after(place, state["version"]):
                 before = dict(state["positions"])
                 state["version"] = commit.version
                 if name in JOBS:
                     state["positions"] |= commit.positions(JOBS[name])
                 if commit.changes:
-                    yield Told(id, folder.as_uri(), name, commit, before, columns, filters)
+                    yield Told(id, place.url, name, commit, before, columns, filters)
             if state["version"] < snapshot.version:
                 self.missed += snapshot.version - state["version"]
                 state["version"] = snapshot.version
@@ -112,14 +110,12 @@ class Follower:
 
     def note(self) -> None:
         """All that was yielded has been told."""
-        new = self._file.with_suffix(".new")
-        new.write_text(json.dumps(self._known), encoding="utf-8")
-        os.replace(new, self._file)
+        self.lake.place.put(STATE, json.dumps(self._known).encode())
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
-            found = json.loads(self._file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            found = json.loads(self.lake.place.get(STATE).data)
+        except (Missing, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 
