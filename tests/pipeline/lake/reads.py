@@ -23,11 +23,11 @@ def rows_of(reader: TableReader | TableStreamReader, partitions: Sequence[Any]) 
     return found
 
 
-def as_text(folder: Path, options: Mapping[str, object]) -> dict[str, str]:
+def as_text(folder: Path | str, options: Mapping[str, object]) -> dict[str, str]:
     return {"path": str(folder), **{name: str(value) for name, value in options.items()}}
 
 
-def read(folder: Path, filters: Sequence[Filter] = (), **options: object) -> list[dict[str, Any]]:
+def read(folder: Path | str, filters: Sequence[Filter] = (), **options: object) -> list[dict[str, Any]]:
     asked = read_options(as_text(folder, options), is_stream=False)
     reader = PushingTableReader(asked.pinned(), spark_schema(asked))
     left = list(reader.pushFilters(list(filters)))
@@ -35,6 +35,6 @@ def read(folder: Path, filters: Sequence[Filter] = (), **options: object) -> lis
     return rows_of(reader, reader.partitions())
 
 
-def stream(folder: Path, **options: object) -> TableStreamReader:
+def stream(folder: Path | str, **options: object) -> TableStreamReader:
     asked = read_options(as_text(folder, options), is_stream=True)
     return TableStreamReader(asked, spark_schema(asked))
