@@ -8,10 +8,11 @@ from typing import Any
 
 import cbor2
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.pipeline.decoding import Message, Reading, Rules, decode
+from headwater.pipeline.decoding import Message, Reading, Rules, bulk, decode
 from headwater.pipeline.decoding.json_text import parse
 from tests.pipeline.decoding.bronze import NOON, bronze, rows
 
@@ -121,6 +122,34 @@ def _further(schema: pa.Schema) -> dict[str, str]:
         field.name: "timestamp" if pa.types.is_timestamp(field.type) else spark[field.type]
         for field in list(schema)[len(Rules().schema) :]
     }
+
+
+PLAIN = st.sampled_from(SETTINGS[:2]).map(lambda each: Rules.from_settings([each], longest=400))
+MOSTLY_JSON = st.lists(
+    JSON
+    | TWICE
+    | st.builds(
+        b'{"value": %d, "a": {"b": "%s"}}'.__mod__,
+        st.tuples(st.integers(0, 99), st.sampled_from([b"", b'\\":', b"x" * 400, b" :", b"\xff"])),
+    )
+    | PAYLOADS,
+    max_size=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(MOSTLY_JSON, PLAIN, st.sampled_from([1, 2, 3, bulk.CHUNK]), st.integers(0, 3))
+def test_documents_parsed_together_are_what_they_are_one_by_one(
+    payloads: list[bytes], rules: Rules, chunk: int, skipped: int
+) -> None:
+    batch = bronze(payloads).slice(min(skipped, len(payloads)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk, "CHUNK", chunk)
+        together = decode(batch, rules)
+        patch.setattr(bulk._Sorted, "_keep", lambda *_: False)
+        one_by_one = decode(batch, rules)
+    assert together.readings.equals(one_by_one.readings)
+    assert together.quarantined.equals(one_by_one.quarantined)
 
 
 @settings(max_examples=100, deadline=None)

@@ -79,10 +79,11 @@ class Collector:
         self._refused[row] = reason
 
     def add(self, row: int, readings: list[Checked], fields: list[Mapping[str, Any]]) -> None:
-        self._rows.extend([row] * len(readings))
-        self._parts.extend(range(len(readings)))
-        # Without their documents, which nobody needs any longer and Python's collector would walk through.
-        self._readings.extend(each[:-1] for each in readings)
+        for part, each in enumerate(readings):
+            self._rows.append(row)
+            self._parts.append(part)
+            # Without its document, which nobody needs any longer and Python's collector would walk through.
+            self._readings.append(each[:-1])
         if self._fields is not None:
             self._fields.extend(fields)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
 
+from headwater.pipeline.decoding.bulk import UNKNOWN, members_of
 from headwater.pipeline.decoding.fields import Field, Violation, scalars, shown
-from headwater.pipeline.decoding.json_text import canonical, dump
+from headwater.pipeline.decoding.json_text import canonical, dump, keys_in
 from headwater.pipeline.decoding.naming import Naming
 from headwater.pipeline.decoding.outcome import Collector, Messages, Outcome
 from headwater.pipeline.decoding.paths import EPOCH, Path, at, moment, number
@@ -70,7 +72,9 @@ class Documents:
 
     def decode(self, messages: Messages) -> Outcome:
         collector = self._columns.collector()
-        for row, (payload, value) in enumerate(zip(messages.payloads, messages["value"].to_pylist(), strict=True)):
+        has_columns = bool(self._columns)
+        payloads = zip(messages.payloads, messages["value"].to_pylist(), self._members(messages), strict=True)
+        for row, (payload, value, members) in enumerate(payloads):
             if len(payload) > self._longest:
                 collector.refuse(row, f"the payload has {len(payload)} bytes, and documents may have {self._longest}")
                 continue
@@ -80,15 +84,26 @@ class Documents:
                 collector.refuse(row, f"the payload {error}")
                 continue
             try:
-                readings = self._readings(payload, document, value)
-                collector.add(row, readings, [self._columns.of(each.document) for each in readings])
+                readings = self._readings(payload, document, value, members)
+                fields = [self._columns.of(each.document) for each in readings] if has_columns else []
             except (Refused, Violation) as error:
                 collector.refuse(row, str(error))
+            else:
+                collector.add(row, readings, fields)
         return collector.outcome()
 
-    def _readings(self, payload: bytes, document: Any, value: float | None) -> list[Checked]:
+    def _members(self, messages: Messages) -> Iterable[int]:
+        """Of payloads that are to stand as they are, if they have that many keys (`bulk.members_of`)."""
+        is_kept = self._is_json and not self._places.each
+        return members_of(messages["payload"]) if is_kept else repeat(UNKNOWN, len(messages))
+
+    def _readings(self, payload: bytes, document: Any, value: float | None, members: int) -> list[Checked]:
         if not self._places.each:
-            text = canonical(payload, document) or payload.decode() if self._is_json else dump(document)
+            is_flat = type(document) is dict and len(document) == members
+            if is_flat or (members != UNKNOWN and keys_in(document) == members):
+                text = payload.decode()
+            else:
+                text = canonical(payload, document) or payload.decode() if self._is_json else dump(document)
             return [self._reading(document, document, text, value)]
         parts = at(document, self._places.each)
         where = ".".join(self._places.each)
