@@ -32,6 +32,25 @@ def test_batches_of_one_kind_are_one_file_with_bounds(tmp_path: Path) -> None:
     assert found.num_rows == 10 and "day" not in found.schema.names
 
 
+def test_only_what_repeats_has_a_dictionary(tmp_path: Path) -> None:
+    """A dictionary of what never repeats takes time, and room beside the values."""
+    count = 1000
+    columns = {
+        "position": pa.array(range(count)),
+        "topic": pa.array([f"t/{row % 50}" for row in range(count)]),
+        "payload": pa.array([b"%d" % row for row in range(count)], pa.binary()),
+        "data": pa.array(["on" if row % 2 else "off" for row in range(count)]),
+        "raw": pa.nulls(count, pa.binary()),
+    }
+    [file] = written(tmp_path, pa.RecordBatch.from_pydict(columns), partition=None)
+    group = pq.ParquetFile(tmp_path / file.path).metadata.row_group(0)
+    has_one = {column.path_in_schema for column in map(group.column, range(5)) if column.has_dictionary_page}
+    assert {"topic", "data"} <= has_one <= {"topic", "data", "raw"}
+    nested = pa.RecordBatch.from_pydict({"list": pa.array([["a"], ["a"]])})
+    [file] = written(tmp_path / "nested", nested, partition=None)
+    assert pq.ParquetFile(tmp_path / "nested" / file.path).metadata.row_group(0).column(0).has_dictionary_page
+
+
 def test_each_day_and_each_schema_has_its_file(tmp_path: Path) -> None:
     later = DAY + timedelta(days=1)
     mixed = pa.Table.from_batches([messages("s1", 1, 2), messages("s1", 3, 5, later)]).combine_chunks().to_batches()[0]

@@ -32,6 +32,12 @@ MEASURED: Final = ("store", "position", "time", "arrival", "window_start", "minu
 COMPRESSION: Final = "zstd"
 LEAN: Final = {"use_dictionary": False, "write_statistics": False, "store_schema": False}
 LARGEST_GROUP: Final = 1 << 20
+NUMBERED: Final = ("position", "time", "arrival")
+"""Columns whose values hardly repeat: a dictionary of them is made in vain, and then kept beside them."""
+DOCUMENTS: Final = ("payload", "data", "raw")
+"""Columns whose values repeat in some tables, and are long."""
+SAMPLE: Final = 4096
+"""Rows that are looked at to see it."""
 
 
 @dataclass
@@ -83,7 +89,8 @@ class TableWriter:
         for value, part in _by_partition(batch, self._partition):
             key = (value, part.schema.to_string())
             if key not in self._open:
-                self._open[key] = _OpenFile(self._place, self._partition, value, part.schema, self._options)
+                options: Mapping[str, Any] = self._options or {"use_dictionary": repeating(part)}
+                self._open[key] = _OpenFile(self._place, self._partition, value, part.schema, options)
             self._open[key].write(part)
 
     def close(self) -> list[WrittenFile]:
@@ -120,7 +127,7 @@ def _by_partition(batch: pa.RecordBatch, partition: str | None) -> Iterator[tupl
 
 class _OpenFile:
     def __init__(
-        self, place: Place, partition: str | None, value: str, schema: pa.Schema, options: Mapping[str, bool]
+        self, place: Place, partition: str | None, value: str, schema: pa.Schema, options: Mapping[str, Any]
     ) -> None:
         self._partition = {} if partition is None else {partition: value}
         home = "" if partition is None else f"{partition}={value}/"
@@ -223,6 +230,21 @@ class _Object:
 
     def discard(self) -> None:
         self._place.delete([self._name])
+
+
+def repeating(batch: pa.RecordBatch) -> list[str] | bool:
+    """The columns that are to have a dictionary, by the first batch of a file; True: all."""
+    if any(pa.types.is_nested(each.type) for each in batch.schema):
+        return True
+    rare = {name for name in DOCUMENTS if name in batch.schema.names and _hardly_repeats(batch.column(name))}
+    return [name for name in batch.schema.names if name not in rare and name not in NUMBERED]
+
+
+def _hardly_repeats(column: pa.Array) -> bool:
+    some = column.slice(0, SAMPLE)
+    there: int = len(some) - some.null_count
+    found: int = pc.count_distinct(some).as_py()
+    return found > there // 2
 
 
 def measured(schema: pa.Schema) -> list[str]:
