@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headwater.disk.errors import StorageError
 from headwater.store import block as block_module
 from headwater.store.block import Index, Summary, sealed
-from headwater.store.block_reader import BlockReader, rows_by_page
+from headwater.store.block_reader import WHOLES, BlockReader, rows_by_page
 from headwater.store.chunk import Chunk, Indices
 from headwater.store.entry import Entry
 from headwater.store.query import Query
@@ -153,6 +153,25 @@ def test_what_is_removed_is_gone_and_what_is_missing_is_damage(
         reader.extent(blocks[1])
 
 
+def test_two_who_read_neighbouring_ranges_make_the_block_between_them_once(shelf: Counted) -> None:
+    blocks = [put(shelf, 1 + number * MESSAGES) for number in range(4)]
+    reader = BlockReader(shelf, named(), 1 << 20)
+    for at in (0, 1, 1, 2, 2, 3):  # one goes on with what the other has begun with
+        assert list(reader.select(blocks[at], Query(), None).entries()) == expected(1 + at * MESSAGES)
+    assert shelf.read.count("all") == 4
+    assert len(reader._wholes) == WHOLES
+
+
+def test_positions_at_the_edges_of_a_range_move_no_messages(shelf: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = put(shelf, 1)
+    reader = BlockReader(shelf, named(), 1 << 20)
+    whole = reader.select(block, Query(), None)
+    monkeypatch.setattr(Chunk, "take", lambda *_: pytest.fail("messages are moved"))
+    for after, before in ((0, 9), (4, MESSAGES - 3), (MESSAGES - 1, MESSAGES + 5), (7, 8)):
+        found = reader.select(block, Query(after=after, before=before), None)
+        assert list(found.entries()) == [each for each in whole.entries() if after < each.position < before]
+
+
 def test_a_block_that_was_removed_while_it_was_read_is_not_remembered(
     shelf: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +186,7 @@ def test_a_block_that_was_removed_while_it_was_read_is_not_remembered(
 
     monkeypatch.setattr(shelf, "pages", removed_meanwhile)
     assert list(reader.select(block, Query(), None).entries()) == expected(1)
-    assert reader._whole is None
+    assert not reader._wholes
 
 
 @given(

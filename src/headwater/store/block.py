@@ -256,6 +256,14 @@ def chosen(chunk: Chunk, query: Query, wanted: Indices | None) -> Chunk:
     return chunk if meets.all() else chunk.take(numpy.flatnonzero(meets))
 
 
+def between(chunk: Chunk, query: Query) -> tuple[Chunk, Query]:
+    """Of messages in the order of positions those that `after` and `before` leave, without moving any; and the query
+    without these two."""
+    start = 0 if query.after is None else int(chunk.position.searchsorted(query.after, "right"))
+    end = len(chunk) if query.before is None else int(chunk.position.searchsorted(query.before, "left"))
+    return chunk.slice(start, max(start, end)), query._replace(after=None, before=None)
+
+
 def in_order(chunk: Chunk) -> Chunk:
     """The messages in the order of positions."""
     position = chunk.position

@@ -1,7 +1,7 @@
 """Reading blocks: which of their pages, and what of these.
 
-The indexes of blocks that were asked for last stay in memory, and the last block that was read as a whole: who reads it
-in small portions comes again.
+The indexes of blocks that were asked for last stay in memory, and the last blocks that were read as a whole: who reads
+one in small portions comes again, and of two who read neighbouring ranges each wants the block between them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import numpy
 
 from headwater.disk.errors import StorageError
-from headwater.store.block import Index, Summary, TopicExtent, chosen, in_order, page_chunk
+from headwater.store.block import Index, Summary, TopicExtent, between, chosen, in_order, page_chunk
 from headwater.store.chunk import Chunk, Indices
 from headwater.store.query import Query
 from headwater.store.shelf import EXTENT, INDEX, Shelf, position_key
@@ -23,6 +23,8 @@ from headwater.store.topic_table import TopicTable
 
 MANY: Final = 0.25
 """A question about more than this part of a block's messages reads all its pages."""
+WHOLES: Final = 2
+"""Blocks that stay in memory."""
 _EMPTY: Final = Chunk.of([])
 
 
@@ -35,7 +37,7 @@ class BlockReader:
         self._cache = cache
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._size = 0
-        self._whole: tuple[int, Chunk] | None = None
+        self._wholes: OrderedDict[int, Chunk] = OrderedDict()
         self._making: dict[int, threading.Lock] = {}
         self._gone = 0
         """Blocks that begin before here have been removed."""
@@ -47,11 +49,11 @@ class BlockReader:
         index = self._index(block)
         query = block.left_of(query)
         if wanted is None:
-            return chosen(self._all(block, index, names), query, None)
+            return chosen(*between(self._all(block, index, names), query), None)
         ranges = index.rows_of(wanted)
         rows = sum(end - start for start, end in ranges)
         if rows > MANY * (block.end - block.first):
-            return chosen(self._all(block, index, names), query, wanted)
+            return chosen(*between(self._all(block, index, names), query), wanted)
         found = [
             chosen(self._page(block, index, names, page, rows_of_page), query, None)
             for page, rows_of_page in rows_by_page(ranges, index.pages).items()
@@ -69,7 +71,7 @@ class BlockReader:
         """They are going to be removed."""
         with self._lock:
             self._gone = blocks[-1].end
-            self._whole = None
+            self._wholes.clear()
             for block in blocks:
                 index = self._indexes.pop(block.first, None)
                 self._size -= 0 if index is None else index.size
@@ -79,11 +81,17 @@ class BlockReader:
             making = self._making.setdefault(block.first, threading.Lock())
         with making:  # who wants the same one waits for it, instead of making it, too
             try:
-                known = self._whole
-                return known[1] if known is not None and known[0] == block.first else self._made(block, index, names)
+                return self._known(block) or self._made(block, index, names)
             finally:
                 with self._lock:
                     self._making.pop(block.first, None)
+
+    def _known(self, block: Summary) -> Chunk | None:
+        with self._lock:
+            found = self._wholes.get(block.first)
+            if found is not None:
+                self._wholes.move_to_end(block.first)
+            return found
 
     def _made(self, block: Summary, index: Index, names: Sequence[str]) -> Chunk:
         records = self._shelf.pages(block.first)
@@ -93,7 +101,9 @@ class BlockReader:
         chunk = in_order(Chunk.joined([page_chunk(record, names, index, at) for at, record in enumerate(records)]))
         with self._lock:
             if block.first >= self._gone:
-                self._whole = block.first, chunk
+                self._wholes[block.first] = chunk
+                while len(self._wholes) > WHOLES:
+                    self._wholes.popitem(last=False)
         return chunk
 
     def _page(

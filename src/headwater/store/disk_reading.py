@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy
 
 from headwater.routing.topics import check_filter
-from headwater.store.block import Summary, chosen
+from headwater.store.block import Summary, between, chosen
 from headwater.store.block_reader import BlockReader
 from headwater.store.chunk import Chunk, Indices
 from headwater.store.query import Query
@@ -85,7 +85,7 @@ class DiskReading(ReadStore):
         for part in parts:
             chunk = part.chunk
             if query.after is None or int(chunk.position[-1]) > query.after:
-                yield chosen(chunk, query, wanted)
+                yield chosen(*between(chunk, query), wanted)
 
     def topics(self, filter: str | None = None, may_read: Callable[[str], bool] | None = None) -> list[TopicStatistics]:
         if filter is not None:
