@@ -221,7 +221,7 @@ class Histories(RuleBasedStateMachine):
 
     def check_removed(self, removed: list[Entry], size: int, now: int) -> None:
         """`size` is that of the store when it had these."""
-        age, most, hard_age, hard_most = self.retention
+        age, most, hard_age, hard_most = self.retention[:4]
         slowest = min((reader.position for reader in self.readers.values()), default=len(self.entries))
         for entry in removed:
             assert (age is not None and entry.arrival < now - age) or (most is not None and size > most)
