@@ -57,7 +57,6 @@ class Episode:
         lake: str = FOLDER,
     ) -> None:
         self.folder = folder
-        self.storage = Storage(lake, folder)
         self.random = Random(seed)
         self.aims = aims
         self.sink = sink
@@ -69,6 +68,7 @@ class Episode:
         self.ports = [(free_port(), free_port()) for _ in range(nodes)]
         self.nodes = [self._node(index) for index in range(nodes)]
         self.urls = [node.url for node in self.nodes]
+        self.storage = Storage(lake, folder)
         self.publishers = Publishers([port for port, _ in self.ports], seed, RATE)
         self.left: dict[int, float] = {}
         """Processes of drivers that have gone, and since when."""
