@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,11 +19,13 @@ Object = dict[str, Any]
 
 
 class FakeKubernetes:
-    """`pods` and `maps` are what was created, by name."""
+    """`pods` and `maps` are what was created and is there, by name; `created` are all pods, which run in `folder`."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.pods: dict[str, Object] = {}
         self.maps: dict[str, Object] = {}
+        self.created: list[Object] = []
         self.requests: list[tuple[str, str]] = []
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
@@ -60,8 +63,9 @@ class FakeKubernetes:
         name = meta["name"]
         meta |= {"uid": str(uuid.uuid4()), "resourceVersion": "1", "creationTimestamp": "2026-01-31T12:00:00Z"}
         if kind == "pods":
+            self.created.append(body)
             body["status"] = {"phase": "Running", "podIP": "127.0.0.1"}
-            self._processes[name] = _started(body)
+            self._processes[name] = _started(body, self.folder)
         held[name] = body
         return body
 
@@ -111,7 +115,7 @@ def _status(code: int) -> Object:
     return {"apiVersion": "v1", "kind": "Status", "code": code, "status": "Success" if code < 300 else "Failure"}
 
 
-def _started(pod: Object) -> subprocess.Popen[bytes]:
+def _started(pod: Object, folder: Path) -> subprocess.Popen[bytes]:
     """The executor's container, with the environment that Spark has described."""
     container = next(each for each in pod["spec"]["containers"] if each["name"] == "executor")
     given = {}
@@ -122,12 +126,12 @@ def _started(pod: Object) -> subprocess.Popen[bytes]:
     given.pop("SPARK_CONF_DIR", None)  # a mount that is not here
     words = [sys.executable if each == "python3" else each for each in container["command"]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **given}
-    return subprocess.Popen([*words, *container["args"]], env=environment, stdout=subprocess.DEVNULL)
+    return subprocess.Popen([*words, *container["args"]], env=environment, cwd=folder, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
-def fake_kubernetes() -> Iterator[FakeKubernetes]:
-    found = FakeKubernetes()
+def fake_kubernetes(folder: Path) -> Iterator[FakeKubernetes]:
+    found = FakeKubernetes(folder)
     thread = threading.Thread(target=found.server.serve_forever)
     thread.start()
     try:

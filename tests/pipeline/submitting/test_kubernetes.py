@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.pipeline.submitting.executor import command
 from headwater.pipeline.submitting.kubernetes import Kubernetes, as_yaml, executor, files, spark_settings
-from headwater.pipeline.submitting.plan import Plan, defaults
+from headwater.pipeline.submitting.plan import Plan, container_memory, defaults
 from tests.pipeline.submitting.fake_kubernetes import fake_kubernetes
 
 PLAN = Plan("s3://bucket/lake", config="trigger = 2.0\n\n[upkeep]\nfew_files = 8\n", options=("--url", "http://a:8080"))
@@ -114,8 +114,8 @@ def test_spark_makes_executors_of_what_was_written(tmp_path: Path) -> None:
     """Spark's own Kubernetes client against an API server whose pods are processes: a real executor answers."""
     template = tmp_path / "executor.yaml"
     template.write_text(as_yaml(executor(PLAN, PLAIN)), encoding="utf-8")
-    plan = Plan("s3://bucket/lake", executors=1, executor_memory="512m", driver_memory="512m")
-    with fake_kubernetes() as kubernetes:
+    plan = Plan("s3://bucket/lake", executors=1, executor_memory="1g", driver_memory="512m")
+    with fake_kubernetes(tmp_path) as kubernetes:
         here = {
             "spark.master": kubernetes.master,
             "spark.driver.host": "127.0.0.1",
@@ -141,3 +141,6 @@ def test_spark_makes_executors_of_what_was_written(tmp_path: Path) -> None:
         assert done.stdout.strip() == "['1:True']", done.stderr[-3000:]
         posted = [path for method, path in kubernetes.requests if method == "POST"]
     assert posted.count("/api/v1/namespaces/default/pods") == 1
+    [pod] = kubernetes.created
+    [container] = pod["spec"]["containers"]
+    assert container["resources"]["limits"]["memory"] == f"{container_memory('1g')}Mi"

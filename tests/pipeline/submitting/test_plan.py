@@ -21,6 +21,9 @@ from headwater.pipeline.submitting.plan import Plan, PlanError, container_memory
         ({"config": "trigger ="}, "no TOML"),
         ({"config": 'token = "t"'}, "secret, token"),
         ({"config": '[monitoring]\nmetrics_token = "t"'}, r"secret, \[monitoring\] metrics_token"),
+        ({"config": '[[catalog]]\nkind = "unity"\ntoken = "t"'}, r"secret, \[catalog\] token"),
+        ({"config": '[iceberg.catalog]\n"s3.secret-access-key" = "k"'}, r"secret, \[iceberg.catalog\] s3.secret"),
+        ({"config": '[iceberg]\ncatalog = {type = "rest", credential = "id:secret"}'}, "iceberg.catalog. credential"),
     ],
 )
 def test_what_cannot_be_submitted(given: dict[str, Any], said: str) -> None:
@@ -36,4 +39,5 @@ def test_spark_settings_are_read_as_they_were_written() -> None:
 
 def test_a_container_has_room_for_python() -> None:
     assert container_memory("512m") == 512 + 384
+    assert container_memory("1g") == 1024 + 409
     assert container_memory("10g") == 10_240 + 4_096

@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?")
 """Of Kubernetes' objects (RFC 1123), with room for what is put behind it."""
 MEMORY: Final = re.compile(r"([1-9]\d*)([mg])")
-SECRETS: Final = ("token", "password", "metrics_token", "lineage_key", "secret", "key")
-"""Settings that must not lie in a file that is applied or shipped."""
+SECRET: Final = re.compile(r"(.*[._-])?(token|password|secret|credential|key)", re.IGNORECASE)
+"""Settings that must not lie in a file that is applied or shipped: ours, and those of catalogs, such as
+s3.secret-access-key."""
+DECODING: Final = "decoding"
+"""Has names of columns, and no secrets."""
+PYTHON_SHARE: Final = 0.4
+"""Of Java's memory, for what is beside it: Spark's own rule for Python programs, which it applies only where it starts
+the driver's container itself; else executors would get a tenth."""
 REMOTE: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
 
 Files = dict[str, str]
@@ -66,13 +72,10 @@ class Plan:
             given = tomllib.loads(self.config)
         except tomllib.TOMLDecodeError as error:
             raise PlanError(f"--config is no TOML: {error}") from None
-        tables = {"": given, **{name: value for name, value in given.items() if isinstance(value, dict)}}
-        for table, values in tables.items():
-            found = sorted(set(SECRETS) & set(values))
-            if found:
-                where = f"[{table}] " if table else ""
+        for name in _names({table: each for table, each in given.items() if table != DECODING}):
+            if SECRET.fullmatch(name.rpartition("] ")[2]):
                 raise PlanError(
-                    f"--config has a secret, {where}{found[0]}, and would be copied in plain text; take it out, and "
+                    f"--config has a secret, {name}, and would be copied in plain text; take it out, and "
                     "let the environment have HEADWATER_REST__TOKEN, HEADWATER_METRICS_TOKEN or HEADWATER_LINEAGE_KEY"
                 )
 
@@ -83,12 +86,26 @@ class Plan:
             "spark.executor.instances": str(self.executors),
             "spark.executor.cores": str(self.executor_cores),
             "spark.executor.memory": self.executor_memory,
+            "spark.executor.memoryOverheadFactor": str(PYTHON_SHARE),
             "spark.driver.memory": self.driver_memory,
         }
 
     def words(self, config: str) -> list[str]:
         """Of the driver: `headwater …`, the settings being in the file `config`."""
         return ["pipeline", "run", "--lake", self.lake, "--config", config, *self.options]
+
+
+def _names(value: object, where: str = "") -> Iterator[str]:
+    """Of all settings, each behind the table in which it is."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if isinstance(each, dict | list):
+                yield from _names(each, f"{where}.{name}".lstrip("."))
+            else:
+                yield f"[{where}] {name}" if where else str(name)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _names(each, where)
 
 
 def defaults(settings: Mapping[str, str]) -> str:
@@ -104,6 +121,6 @@ def mebibytes(memory: str) -> int:
 
 
 def container_memory(memory: str) -> int:
-    """MiB of a container with a Java of so much memory, Python beside it: Spark's own rule for Python programs."""
+    """MiB of a container with a Java of so much memory, Python beside it."""
     heap = mebibytes(memory)
-    return heap + max(384, heap * 2 // 5)
+    return heap + max(384, int(heap * PYTHON_SHARE))

@@ -11,7 +11,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Final
 
-from headwater.pipeline.submitting.plan import Files, Plan, defaults
+from headwater.pipeline.submitting.plan import PYTHON_SHARE, Files, Plan, defaults
 
 ARCHIVE: Final = "environment.tar.gz"
 ATTEMPTS: Final = 10
@@ -45,6 +45,7 @@ def spark_settings(plan: Plan, cluster: Yarn) -> dict[str, str]:
     python = "./environment/bin/python"
     return {
         **plan.common(),
+        "spark.driver.memoryOverheadFactor": str(PYTHON_SHARE),
         "spark.master": "yarn",
         "spark.submit.deployMode": "cluster",
         "spark.yarn.queue": cluster.queue,
