@@ -78,6 +78,11 @@ PIPELINE_POINTS: Final = (
     "pipeline-after-reader",
 )
 
+ICEBERG_POINTS: Final = (
+    "iceberg-before-commit",  # a snapshot is ready, and the catalog does not know of it
+    "iceberg-after-commit",  # it has it, and nobody was told
+)
+
 FORWARD_POINTS: Final = (
     "forward-before-save",  # what is to go, or has arrived, is known here only
     "forward-after-save",
@@ -102,6 +107,7 @@ POINTS: Final = (
         *EDGE_POINTS,
         *HAND_OVER_POINTS,
         *PIPELINE_POINTS,
+        *ICEBERG_POINTS,
         *FORWARD_POINTS,
         *HISTORY_POINTS,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from headwater.disk.crash_points import PIPELINE_POINTS
+from headwater.disk.crash_points import ICEBERG_POINTS, PIPELINE_POINTS
 
 DRIVER: Final = "driver at a random moment"
 JAVA: Final = "Java at a random moment"
@@ -51,6 +51,12 @@ ON_A_CLUSTER: Final = (
     *("pipeline-after-file", "pipeline-after-commit/bronze"),
 )
 """Where executors are processes of their own, on which tasks are run again while the driver lives on."""
+
+WITH_ICEBERG: Final = (
+    *(f"{point}/{table}" for point in ICEBERG_POINTS for table in ("bronze", "silver", "gold", "latest")),
+    *(DRIVER, ALL, ASLEEP, "pipeline-after-commit/bronze", "pipeline-after-columns/silver", "pipeline-in-tidy"),
+)
+"""Where tables are told to a catalog of Iceberg."""
 
 MOST_NAMES: Final = 6
 BOUND: Final = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.disk.crash_points import PIPELINE_POINTS
+from headwater.disk.crash_points import ICEBERG_POINTS, PIPELINE_POINTS
 from headwater_lab.kill_campaign import Part, Totals
 from headwater_lab.pipeline_chaos.aims import FIRST, Aims
 from headwater_lab.pipeline_chaos.episode import Episode
@@ -12,12 +12,14 @@ from headwater_lab.pipeline_chaos.examining import WRONG
 from headwater_lab.pipeline_chaos.storage import FOLDER
 
 
-def killed_pipeline(sink: str, aims: tuple[str, ...], nodes: int, on_cluster: bool, lake: str = FOLDER) -> Part:
+def killed_pipeline(
+    sink: str, aims: tuple[str, ...], nodes: int, on_cluster: bool, lake: str = FOLDER, iceberg: bool = False
+) -> Part:
     turns = Aims(aims)
     return Part(
         sink,
         episode=lambda seed, folder, kills: Episode(
-            folder, seed, turns, nodes=nodes, sink=sink, on_cluster=on_cluster, lake=lake
+            folder, seed, turns, nodes=nodes, sink=sink, on_cluster=on_cluster, lake=lake, iceberg=iceberg
         ).run(kills),
         line=lambda totals: f"{totals.counts['rows of bronze']:9,d} messages",
         facts=lambda totals: _facts(totals, aims),
@@ -31,7 +33,7 @@ def _facts(totals: Totals, given: tuple[str, ...]) -> dict[str, Any]:
     aimed = {aim.partition("/")[0] for aim in aims}
     of_points = {
         point: sum(count for place, count in kills.items() if place.partition("/")[0] == point)
-        for point in PIPELINE_POINTS
+        for point in (*PIPELINE_POINTS, *ICEBERG_POINTS)
         if point in aimed
     }
     tables = {place.partition("/")[0] for place in kills if "/" in place}

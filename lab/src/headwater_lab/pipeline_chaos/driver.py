@@ -1,7 +1,7 @@
 """The process that runs a pipeline until it is killed; told to drain, it comes to an end and examines the tables.
 
 python -m headwater_lab.pipeline_chaos.driver '{"lake": …, "lake_options": {…}, "urls": […], "examined": […],
-    "master": …, "sink": "honest", "tell": 5}'
+    "master": …, "sink": "honest", "iceberg": FOLDER or "", "tell": 5}'
 
 It reads the stores of `urls`, and compares the tables with those of `examined`. It tells, a line of JSON each, on the
 file descriptor `tell`: {"java": pid} when Spark runs, {"round": …} after each round, {"failed": why} when the pipeline
@@ -17,17 +17,19 @@ import os
 import sys
 import threading
 import traceback
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from headwater.pipeline.catalogs.registrar import Registrar
 from headwater.pipeline.jobs.pipeline import Pipeline, PipelineError, drain
 from headwater.pipeline.jobs.settings import Settings
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.session import make_session
-from headwater_lab.pipeline_chaos.examining import examine
+from headwater_lab.pipeline_chaos.examining import compare_with_iceberg, examine
 from headwater_lab.pipeline_chaos.guilty import SINKS
-from headwater_lab.pipeline_chaos.settings import settings_for, spark_settings
+from headwater_lab.pipeline_chaos.settings import iceberg_settings, settings_for, spark_settings
 
 WITHOUT_JAVA: Final = 3
 """The exit code."""
@@ -41,6 +43,7 @@ class Driver:
         self._examined: Settings = settings_for(given["examined"])
         self.master: str = given["master"]
         self.sink: str = given["sink"]
+        self.iceberg = iceberg_settings(Path(given["iceberg"])) if given["iceberg"] else None
         self._tell: int = given["tell"]
         self.draining = threading.Event()
 
@@ -65,13 +68,19 @@ class Driver:
                 self.tell({"failed": str(error)[:500]})
 
     def _pipeline(self, spark: SparkSession) -> None:
+        registrar = Registrar(self.lake, [], self.iceberg)
         with Pipeline(spark, self.lake, self.settings) as pipeline:
+            pipeline.watchers.append(registrar.saw)
             while not self.draining.is_set():
                 found = pipeline.round()
                 self.tell({"round": {"did": found.did, "rows": found.rows, "lag": found.lag}})
                 self.draining.wait(self.settings.trigger)
             drain(pipeline)
-        self.tell({"found": dataclasses.asdict(examine(spark, self.lake, self._examined))})
+        examined = examine(spark, self.lake, self._examined)
+        if self.iceberg is not None:
+            registrar.once()
+            examined.wrong += compare_with_iceberg(self.lake, self.iceberg)
+        self.tell({"found": dataclasses.asdict(examined)})
 
     def tell(self, what: dict[str, Any]) -> None:
         line = f"{json.dumps(what)}\n".encode()

@@ -55,6 +55,7 @@ class Episode:
         sink: str = "honest",
         on_cluster: bool = False,
         lake: str = FOLDER,
+        iceberg: bool = False,
     ) -> None:
         self.folder = folder
         self.random = Random(seed)
@@ -63,6 +64,7 @@ class Episode:
         self.orders = Orders(folder)
         self._resources = contextlib.ExitStack()
         self._on_cluster = on_cluster
+        self._iceberg = iceberg
         self.cluster: Cluster | None = None
         self.outcome = EpisodeOutcome(seed)
         self.ports = [(free_port(), free_port()) for _ in range(nodes)]
@@ -111,7 +113,7 @@ class Episode:
 
     def _start(self) -> Life:
         master = LOCAL if self.cluster is None else self.cluster.url
-        self.life = Life(self.folder, self.storage, self.urls, master, self.sink, self.orders)
+        self.life = Life(self.folder, self.storage, self.urls, master, self.sink, self.orders, iceberg=self._iceberg)
         self._drivers.add(self.life.pid)
         self.outcome.counts["drivers"] += 1
         return self.life

@@ -17,6 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.pipeline.catalogs.iceberg import open_catalog
+from headwater.pipeline.catalogs.settings import Iceberg
 from headwater.pipeline.decoding import decode
 from headwater.pipeline.derive.gold import gold
 from headwater.pipeline.derive.late import late
@@ -30,6 +32,7 @@ from headwater.pipeline.jobs.windows import MINUTE, UNTIL
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.tables import (
     BRONZE,
+    BY_NAME,
     COMPLETENESS,
     GOLD,
     LATE,
@@ -42,7 +45,7 @@ from headwater.pipeline.tables import (
 from headwater.store.arrow_schema import PLAIN
 
 WRONG: Final = (
-    *("broken", "lost", "doubled", "changed", "strange", "behind"),
+    *("broken", "lost", "doubled", "changed", "strange", "behind", "iceberg"),
     *(table.name for table in (SILVER, QUARANTINE, GOLD, LATE, LATEST, COMPLETENESS, TRAFFIC)),
 )
 """Kinds of violations: each text begins with one."""
@@ -84,6 +87,19 @@ def read_stores(settings: Settings) -> dict[Key, Row]:
             for row in batch.select(OF_MESSAGES).to_pylist():
                 found[(store, row["position"])] = tuple(row.values())
     return found
+
+
+def compare_with_iceberg(lake: Lake, settings: Iceberg) -> Iterator[str]:
+    """Each table that a catalog of Iceberg was told of, read from there."""
+    catalog, tables = open_catalog(settings), Tables(lake)
+    for name in settings.tables:
+        names = BY_NAME[name].names
+        told = catalog.load_table(f"{settings.namespace}.{name}").scan(selected_fields=names).to_arrow()
+        there = Counter(map(repr, tables.rows(BY_NAME[name])))
+        found = Counter(repr(tuple(row.values())) for row in told.select(names).to_pylist())
+        for said, rows in (("lacks", there - found), ("has twice, or alone,", found - there)):
+            if rows:
+                yield f"iceberg: {name} {said} {rows.total()} rows, such as {next(iter(rows))[:300]}"
 
 
 class Tables:

@@ -60,12 +60,14 @@ class Life:
         sink: str,
         orders: Orders,
         examined: Sequence[str] | None = None,
+        iceberg: bool = False,
     ) -> None:
-        """`examined`: stores that the tables are compared with, if they are more than those that are given."""
+        """`examined`: stores that the tables are compared with, if they are more than those that are given. `iceberg`:
+        tables are told to a catalog, too."""
         self._reader, writer = os.pipe()
         given: dict[str, Any] = {"lake": storage.url, "lake_options": dict(storage.options), "urls": list(urls)}
         given |= {"master": master, "sink": sink, "tell": writer}
-        given["examined"] = list(urls if examined is None else examined)
+        given |= {"examined": list(urls if examined is None else examined), "iceberg": str(folder) if iceberg else ""}
         words = [sys.executable, "-m", "headwater_lab.pipeline_chaos.driver", json.dumps(given)]
         with (folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
+from headwater.pipeline.catalogs.settings import Iceberg
 from headwater.pipeline.derive.settings import Settings as Deriving
 from headwater.pipeline.java import QUICK_JAVA
 from headwater.pipeline.jobs.settings import Settings
@@ -45,3 +47,9 @@ def settings_for(urls: Sequence[str]) -> Settings:
         decoding=DECODING,
         deriving=DERIVING,
     )
+
+
+def iceberg_settings(folder: Path) -> Iceberg:
+    """A catalog in a file, which is told of each version."""
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/iceberg.db", "warehouse": (folder / "iceberg").as_uri()}
+    return Iceberg(catalog=catalog, tables=("bronze", "silver", "gold", "latest"), every=0.0)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headwater.disk.crash_points import crash_point
 from headwater.pipeline.catalogs.described import CatalogError
 from headwater.pipeline.catalogs.settings import Iceberg as Settings
 from headwater.pipeline.jobs.status import JOBS
@@ -109,6 +110,8 @@ class IcebergTable:
                     producer.delete_data_file(each)
                 for each in data:
                     producer.append_data_file(each)
+            crash_point("iceberg-before-commit", self._name)
+        crash_point("iceberg-after-commit", self._name)
         self._expire()
         return True
 
