@@ -5,6 +5,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 
 from headwater.pipeline.jobs.pipeline import Round
+from headwater.pipeline.lake.commits import Commit, DataFile, parse_commit
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.monitoring.commits import Commit, parse
 from headwater.pipeline.monitoring.lineage import Follower, Sender, Told, events_of, ranges_of, run_id
 from headwater.pipeline.monitoring.monitor import Monitor, MonitoringError
 from headwater.pipeline.monitoring.settings import Settings
@@ -21,11 +22,12 @@ from headwater.pipeline.tables import BRONZE, BY_NAME, TABLES
 from tests.pipeline.jobs.a_lake import a_message, land
 from tests.pipeline.mqtt.queries import wait_until
 
+MADE = datetime(2026, 1, 31, 12, microsecond=500_000, tzinfo=UTC)
 TOLD = Told(
     "4f1c0d2ab9e7",
     "file:///lake/tables/silver",
     "silver",
-    Commit(7, 1_769_860_800.5, "WRITE", 3, 900, 1, 0, True, {"silver/a": 12, "silver/b": 4, "settings": 1}),
+    Commit(7, MADE, (DataFile("one.parquet", 900, rows=3),), (), {"silver/a": 12, "silver/b": 4, "settings": 1}),
     {"a": 9, "b": 4},
     (("store", "string"), ("value", "double")),
 )
@@ -43,11 +45,11 @@ def test_a_commit_as_delta_writes_it(tmp_path: Path) -> None:
     land(lake, [a_message(1), a_message(2)])
     folder = lake.path(BRONZE) / "_delta_log"
     newest = max(folder.glob("*.json"))
-    found = parse(int(newest.stem), newest.read_bytes())
-    assert found.rows == 2 and found.files == 1 and found.changes
+    found = parse_commit(int(newest.stem), newest.read_text(encoding="utf-8"))
+    assert found.rows == 2 and len(found.added) == 1 and found.changes
     assert found.size == sum(path.stat().st_size for path in lake.path(BRONZE).rglob("*.parquet"))
     assert found.positions("bronze") == {"a": 2}
-    assert found.time > 1_700_000_000
+    assert found.made.year >= 2026
 
 
 def test_each_commit_is_told_once_with_its_positions(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote
 
 from headwater.objects import Missing
 from headwater.pipeline.lake.actions import commit_name
-from headwater.pipeline.lake.log import LakeError, Log
+from headwater.pipeline.lake.log import LakeError, Log, Positions
 
 REMOVED: Final = "removed"
 """The note with the number of rows that a commit took away, if that is all that it did."""
@@ -43,8 +43,23 @@ class Commit:
     made: datetime
     added: tuple[DataFile, ...] = ()
     removed: tuple[DataFile, ...] = ()
-    only_removed: int | None = None
-    """So many rows went, and none came; None: that was not noted."""
+    notes: Mapping[str, int] = field(default_factory=dict)
+    """What it says of positions and jobs (`lake.log`), by name."""
+
+    @property
+    def only_removed(self) -> int | None:
+        """So many rows went, and none came; None: that was not noted."""
+        return self.notes.get(REMOVED)
+
+    @property
+    def rows(self) -> int:
+        """Of the files that came."""
+        return sum(each.rows or 0 for each in self.added)
+
+    def positions(self, job: str) -> Positions:
+        """Up to which the table contains everything, of the stores that the commit is about."""
+        start = f"{job}/"
+        return {name.removeprefix(start): note for name, note in self.notes.items() if name.startswith(start)}
 
     @property
     def changes(self) -> bool:
@@ -67,6 +82,13 @@ def read_commits(log: Log, first: int, last: int) -> Iterator[Commit]:
         yield parse_commit(version, text)
 
 
+def commits_behind(log: Log, version: int) -> Iterator[Commit]:
+    """Those behind the version, up to the newest; nothing if the next one is there no more, or not yet."""
+    while (text := _text(log, version + 1)) is not None:
+        version += 1
+        yield parse_commit(version, text)
+
+
 def first_since(log: Log, moment: datetime, last: int) -> int:
     """The first version made at this moment or later; behind the last one if there is none. Those that are not in the
     log any more are not asked."""
@@ -78,7 +100,8 @@ def first_since(log: Log, moment: datetime, last: int) -> int:
 
 
 def parse_commit(version: int, text: str) -> Commit:
-    made, noted = EPOCH, None
+    made = EPOCH
+    notes: dict[str, int] = {}
     added: list[DataFile] = []
     removed: list[DataFile] = []
     for line in filter(None, text.splitlines()):
@@ -86,13 +109,13 @@ def parse_commit(version: int, text: str) -> Commit:
         if said := action.get("commitInfo"):
             moment = said.get("inCommitTimestamp", said.get("timestamp", 0))
             made = datetime.fromtimestamp(moment / 1000, UTC)
-        elif (note := action.get("txn")) and note["appId"] == REMOVED:
-            noted = int(note["version"])
+        elif note := action.get("txn"):
+            notes[note["appId"]] = int(note["version"])
         else:
             for kind, files in (("add", added), ("remove", removed)):
                 if kind in action and action[kind].get("dataChange", True):
                     files.append(_data_file(action[kind]))
-    return Commit(version, made, tuple(added), tuple(removed), noted)
+    return Commit(version, made, tuple(added), tuple(removed), notes)
 
 
 def _data_file(said: Mapping[str, Any]) -> DataFile:

@@ -26,15 +26,14 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater import __version__
 from headwater.metric import counter, gauge
 from headwater.objects import Missing
 from headwater.pipeline.jobs.status import JOBS
+from headwater.pipeline.lake.commits import Commit, commits_behind
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.monitoring.commits import Commit, commits_after
 from headwater.pipeline.tables import BRONZE, BY_NAME
 
 if TYPE_CHECKING:
@@ -86,23 +85,28 @@ class Follower:
         self.missed = 0
         self._filters = filters
         self._known: dict[str, dict[str, Any]] = self._read()
+        self._has_news = False
+        """There is something to note."""
 
     def new(self) -> Iterator[Told]:
         """The commits that changed rows, of each table from its first one on. Where the log has forgotten some, it goes
         on behind what is there now."""
         id = self.lake.id() or ""
         for name, snapshot in self.lake.existing().items():
-            place = self.lake.reading(BY_NAME[name]).place
+            log = self.lake.reading(BY_NAME[name])
             state = self._known.setdefault(name, {"version": -1, "positions": {}})
+            if state["version"] >= snapshot.version:
+                continue
+            self._has_news = True
             columns = tuple((each.name, str(each.type)) for each in snapshot.schema)
             filters = self._filters if name == BRONZE.name else ()
-            for commit in commits_after(place, state["version"]):
+            for commit in commits_behind(log, state["version"]):
                 before = dict(state["positions"])
                 state["version"] = commit.version
                 if name in JOBS:
                     state["positions"] |= commit.positions(JOBS[name])
                 if commit.changes:
-                    yield Told(id, place.url, name, commit, before, columns, filters)
+                    yield Told(id, log.place.url, name, commit, before, columns, filters)
             if state["version"] < snapshot.version:
                 self.missed += snapshot.version - state["version"]
                 state["version"] = snapshot.version
@@ -110,7 +114,9 @@ class Follower:
 
     def note(self) -> None:
         """All that was yielded has been told."""
-        self.lake.place.put(STATE, json.dumps(self._known).encode())
+        if self._has_news:
+            self.lake.place.put(STATE, json.dumps(self._known).encode())
+            self._has_news = False
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
@@ -144,12 +150,12 @@ def events_of(told: Told) -> tuple[RunEvent, RunEvent]:
     from openlineage.client.facet_v2 import job_type_job, output_statistics_output_dataset
 
     statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-        rowCount=told.commit.rows, size=told.commit.size, fileCount=told.commit.files
+        rowCount=told.commit.rows, size=sum(each.size for each in told.commit.added), fileCount=len(told.commit.added)
     )
     is_stream = told.table == BRONZE.name
     kind = job_type_job.JobTypeJobFacet("STREAMING" if is_stream else "BATCH", "HEADWATER", "JOB")
     job = Job(NAMESPACE, f"{told.lake}.{told.table}", {"jobType": kind})
-    moment = datetime.fromtimestamp(told.commit.time, UTC).isoformat(timespec="milliseconds")
+    moment = told.commit.made.isoformat(timespec="milliseconds")
     common: Any = {"eventTime": moment, "run": Run(run_id(told)), "job": job, "producer": PRODUCER}
     output = OutputDataset(*_named(told.url), {"outputStatistics": statistics}, facets=_output_facets(told))
     inputs = _inputs(told)
