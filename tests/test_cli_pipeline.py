@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ from headwater.cli.app import app
 from headwater.fleet.node import RunningNode
 from headwater.pipeline.derive.settings import Settings as Deriving
 from headwater.pipeline.java import QUICK_JAVA
+from headwater.pipeline.jobs import requests
 from headwater.pipeline.jobs.settings import Settings, read_file
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
@@ -265,11 +267,13 @@ def test_a_run_that_is_told_to_stop(world: World) -> None:
         while f"landed {world.last} " not in line.replace(",", ""):
             line = process.stdout.readline()
             assert line, "it has ended"
-        for command in (["run"], ["backfill"], ["remake", "gold"], ["compact"]):
+        for command in (["run"], ["backfill"], ["compact"]):
             options = world.options if command != ["compact"] else world.options[:2]
             status, _, errors = invoke(*command, *options)
             assert (status, f"process {process.pid}" in errors) == (1, True), errors
         assert re.search(rf"\(process {process.pid}\) since .* writes to it", invoke("status", *world.options)[1])
+        status, said, errors = invoke("remake", "gold", *world.options)
+        assert (status, said.endswith("made again: gold\n")) == (0, True), errors
         java = java_of(process.pid)
         assert java
         os.killpg(process.pid, signal.SIGTERM)  # Java gets it as well, as from a supervisor
@@ -327,15 +331,28 @@ def test_derived_tables_are_made_again(world: World) -> None:
     assert world.has_everything_once()
 
 
-def test_tables_are_not_made_again_beside_a_pipeline_that_runs(world: World) -> None:
-    """Nor is a remake given up that the other one may be at."""
+def test_a_pipeline_that_runs_is_asked_to_make_tables_again(world: World) -> None:
+    """And what it answers is said; nothing is done by anybody else."""
     lake = Lake(world.lake)
     before = {name: snapshot.version for name, snapshot in lake.existing().items()}
+
+    def answer_next(error: str) -> None:
+        while (asked := requests.take(lake)) is None:
+            time.sleep(0.01)
+        requests.answer(lake, requests.Answer(asked[0], error))
+
     with lake.writing():
-        for words in (("gold",), ("--cancel",)):
-            code, _, error = invoke("remake", *words, *world.options)
-            assert code == 1 and f"another pipeline writes into {world.lake}: pipeline on " in error
-            assert f"(process {os.getpid()}) since" in error
+        for words, refused in ((("gold",), "there is no room"), (("--cancel",), "")):
+            answering = threading.Thread(target=answer_next, args=(refused,))
+            answering.start()
+            code, said, error = invoke("remake", *words, *world.options)
+            answering.join()
+            assert f"(process {os.getpid()})" in said and "which writes to" in said
+            assert (
+                (code, error) == (1, f"headwater pipeline remake: {refused}.\n")
+                if refused
+                else said.endswith("given up.\n")
+            )
     assert {name: snapshot.version for name, snapshot in lake.existing().items()} == before
     assert not (world.lake / "remaking.json").exists() and not (world.lake / "building").exists()
 
@@ -384,14 +401,16 @@ def test_the_page_has_all_settings_with_their_defaults(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
     [text] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     config = tmp_path / "all.toml"
-    config.write_text(re.sub(r"\[\[decoding\]\].*?\n\n", "", text, flags=re.DOTALL), encoding="utf-8")
+    config.write_text(re.sub(r"\[\[\w+\]\].*?\n\n", "", text, flags=re.DOTALL), encoding="utf-8")
     assert read_file(config) == Settings()
     config.write_text(text, encoding="utf-8")
-    assert len(read_file(config).decoding) == 1
+    found = read_file(config)
+    assert (len(found.decoding), len(found.expectations), len(found.windows)) == (1, 1, 1)
     named = set(re.findall(r"^(?:# )?(\w+) =", text, re.MULTILINE))
     kinds = (Settings, Deriving, Advising, UpkeepSettings, Monitoring)
     known = {each.name for kind in kinds for each in dataclasses.fields(kind)}
-    assert known - named == {"decoding", "deriving", "advising", "upkeep", "monitoring", "spark", "catalog", "iceberg"}
+    nested = {"deriving", "advising", "upkeep", "monitoring", "spark", "catalog", "iceberg"}
+    assert known - named == {*nested, "decoding", "expectations", "windows"}
 
 
 # ---- mistakes, without Spark -------------------------------------------------------------------------------------

@@ -18,11 +18,14 @@ from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.tables import (
     BRONZE,
     COMPLETENESS,
+    DROPPED,
     GOLD,
     LATE,
     LATEST,
+    OUTCOMES,
     QUARANTINE,
     SILVER,
+    SILVER_RULES,
     TRAFFIC,
     Table,
 )
@@ -34,7 +37,7 @@ from tests.spark_of_the_process import borrowed
 from tests.store.messages import MICROSECONDS, NOON, SECOND
 from tests.store.rest.served import EVERYTHING, Served
 
-BEHIND_BRONZE = (SILVER, QUARANTINE, GOLD, LATE, LATEST, COMPLETENESS, TRAFFIC)
+BEHIND_BRONZE = (SILVER, QUARANTINE, DROPPED, SILVER_RULES, GOLD, LATE, LATEST, COMPLETENESS, OUTCOMES, TRAFFIC)
 MESSAGES = 120
 Change = Callable[[pa.Table], pa.Table]
 
@@ -136,9 +139,10 @@ def test_a_file_that_is_not_there_is_found(made: Made) -> None:
 def test_each_table_is_what_is_made_of_the_one_before(change: Change, made: Made) -> None:
     """Readings that are missing or there twice are missing or there twice in what is derived from them, or not: the
     tables behind silver are about another one."""
-    for table in (SILVER, QUARANTINE, COMPLETENESS, TRAFFIC):
+    tables = (SILVER, QUARANTINE, DROPPED, SILVER_RULES, COMPLETENESS, OUTCOMES, TRAFFIC)
+    for table in tables:
         made.change(table, change)
-    assert {SILVER.name, QUARANTINE.name, COMPLETENESS.name, TRAFFIC.name} <= set(made.kinds())
+    assert {table.name for table in tables} <= set(made.kinds())
 
 
 @pytest.mark.parametrize("change", [without_one, one_twice])

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pytest
 
 from headwater.pipeline.derive.settings import Settings
-from headwater.pipeline.jobs import windows as jobs_windows
 from headwater.pipeline.jobs.remaking import note_settings
 from headwater.pipeline.jobs.settings import Settings as PipelineSettings
 from headwater.pipeline.lake.files import write_files
 from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.made import UNTIL
 from headwater.pipeline.lake.types import arrow_schema
 from headwater.pipeline.provisional import (
-    UNTIL,
     _micros,
     final_until,
     first_expected,
@@ -118,7 +117,3 @@ def test_the_settings_are_those_that_gold_notes(lake: Lake) -> None:
     found = remembered(lake)
     names = ("window", "lateness", "gap", "flatline", "jump_factor", "jump_readings", "jump_absolute")
     assert [getattr(found, name) for name in names] == [getattr(SETTINGS, name) for name in names]
-
-
-def test_the_note_is_the_pipelines() -> None:
-    assert UNTIL == jobs_windows.UNTIL

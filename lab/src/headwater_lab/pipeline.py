@@ -7,6 +7,9 @@ A node and Spark (`local[2]`) share the machine's cores; payloads are JSON of ab
 - source_bronze: the same into bronze, committed;
 - parquet_bound: the rows of bronze read by Spark from their Parquet files into nothing: the bound of any source;
 - tiered, catchup_tiered: the same messages from object storage, and what that costs the node (pipeline_tiered.py);
+- silver, rules: what is in bronze is decoded, without expectations and with ten of them, in turns;
+- provisional: 2,000 messages a second while the whole pipeline runs, from sending to the commit of `gold_open` that has
+  them in its windows;
 - subscriber: a plain subscriber (paho-mqtt) that writes Parquet files, which is what people do now;
 - freshness: 20,000 messages a second with QoS 1 while the pipeline runs with a trigger of a second: from sending to the
   commit that makes a message visible in bronze;
@@ -20,6 +23,7 @@ does not depend on speed.
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,16 +33,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headwater.fleet.node import KEEP_ALL, RunningNode
 from headwater.fleet.process import BrokerError
 from headwater.node.persistence.schema import open_folder
-from headwater.pipeline.jobs import bronze
+from headwater.pipeline.expectations.checking import NO_CHECKS
+from headwater.pipeline.jobs import bronze, silver
+from headwater.pipeline.jobs.pipeline import Pipeline, Round
+from headwater.pipeline.jobs.remaking import Beside, forget_building
 from headwater.pipeline.jobs.settings import Settings, make_settings
+from headwater.pipeline.lake.dataset import dataset
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.session import make_session
-from headwater.pipeline.tables import BRONZE
+from headwater.pipeline.tables import BRONZE, OPEN, QUARANTINE, SILVER
 from headwater.store.reader import StoreReader
 from headwater_lab import machine, pipeline_tiered, store_inside
 from headwater_lab.options import figure_options
@@ -61,6 +71,21 @@ CATCH_UP: Final = 1200.0
 CAUGHT_UP: Final = 2.0
 """Seconds behind what comes."""
 
+PROVISIONAL_RATE: Final = 2_000.0
+TURNS: Final = 4
+"""Of silver, with rules and without."""
+EXPECTATIONS: Final = [
+    {"name": "plausible", "condition": "value BETWEEN -1000000 AND 1000000 OR value IS NULL", "action": "quarantine"},
+    {"name": "there", "condition": "value IS NOT NULL"},
+    {"name": "on time", "condition": "arrival - time < INTERVAL 5 MINUTES"},
+    {"name": "clock", "condition": "clock = 'ok'"},
+    {"name": "device", "condition": "device IS NOT NULL AND length(device) <= 40"},
+    {"name": "metric", "condition": "metric NOT LIKE '$%'", "action": "drop"},
+    {"name": "topic", "condition": "topic LIKE '%/%' AND length(topic) < 100", "action": "drop"},
+    {"name": "small", "condition": "abs(value) < 1e5 AND NOT isnan(value)"},
+    {"name": "known", "condition": "decoder IN ('auto', 'json', 'number')", "action": "fail"},
+    {"name": "part", "condition": "coalesce(part, 0) >= 0 AND position > 0", "action": "fail", "filter": "#"},
+]
 ROWS: Final = {
     "source_noop/rows_per_s": "store → nothing, rows/s",
     "source_bronze/rows_per_s": "store → bronze, rows/s",
@@ -74,6 +99,10 @@ ROWS: Final = {
     "freshness/p50_s": "sent → visible in bronze at 20,000/s, p50 in s",
     "freshness/p95_s": "p95 in s",
     "freshness/max_s": "most in s",
+    "silver/rows_per_s": "bronze → silver, rows/s",
+    "rules/cost_ratio": "silver with ten expectations, times the seconds without",
+    "provisional/p50_s": "sent → in windows that are not final yet, at 2,000/s, p50 in s",
+    "provisional/p95_s": "p95 in s",
     "lost": "lost",
     "duplicates": "duplicates",
 }
@@ -82,6 +111,8 @@ GOALS: Final = {
     "source_bronze/rows_per_s": ("≥", 100_000.0),
     **pipeline_tiered.GOALS,
     "freshness/p50_s": ("≤", 2.0),
+    "rules/cost_ratio": ("≤", 1.15),
+    "provisional/p50_s": ("≤", 5.0),
     "lost": ("≤", 0.0),
     "duplicates": ("≤", 0.0),
 }
@@ -106,6 +137,7 @@ class Campaign:
         self.tell = tell
         self.figures = Figures(ROWS, GOALS, {"": "here"})
         self.lake = Lake(folder / "lake")
+        self.checks = make_settings({"expectations": EXPECTATIONS}).checks()[SILVER.name]
         self.spark: SparkSession
 
     def run(self) -> None:
@@ -118,8 +150,10 @@ class Campaign:
                 self._noop()
                 self._bronze(node)
                 self._bound()
+                self._rules()
                 self._freshness(node)
                 self._check(node)
+                self._provisional(node)
                 self._subscriber(node)
         finally:
             self.spark.stop()
@@ -204,6 +238,26 @@ class Campaign:
         self.figures.add("parquet_bound/rows_per_s", rate, "1/s")
         self.tell(f"parquet_bound: {rate:,.0f} rows/s")
 
+    def _rules(self) -> None:
+        """The same messages, in turns, into tables that are thrown away; the first turn of each is not counted."""
+        tables = (SILVER, QUARANTINE, *self.checks.tables)
+        taken: dict[bool, list[float]] = {False: [], True: []}
+        for turn in range(2 * TURNS):
+            has_rules = turn % 2 == 1
+            beside = Beside(self.lake, tables, turn)
+            began = time.perf_counter()
+            silver.step(
+                self.spark, beside, self.settings.rules(), self.sizes.batch, self.checks if has_rules else NO_CHECKS
+            )
+            taken[has_rules].append(time.perf_counter() - began)
+            forget_building(self.lake)
+        without, having = (statistics.median(each[1:]) for each in (taken[False], taken[True]))
+        self.figures.add("silver/rows_per_s", self.sizes.batch / without, "1/s")
+        self.figures.add("rules/cost_ratio", having / without, "")
+        self.tell(
+            f"silver: {self.sizes.batch / without:,.0f} rows/s; with ten rules {having / without:.3f} times the time"
+        )
+
     # ---- freshness -----------------------------------------------------------------------------------------------
 
     def _freshness(self, node: RunningNode) -> None:
@@ -248,8 +302,8 @@ class Campaign:
                 raise BrokerError(f"the query has failed: {query.exception()}")
             time.sleep(LOOK)
 
-    def _load(self, node: RunningNode, seconds: float) -> subprocess.Popen[str]:
-        words = ["--port", str(node.port), "--rate", str(RATE), "--seconds", str(seconds)]
+    def _load(self, node: RunningNode, seconds: float, rate: float = RATE) -> subprocess.Popen[str]:
+        words = ["--port", str(node.port), "--rate", str(rate), "--seconds", str(seconds)]
         return subprocess.Popen(
             [sys.executable, "-m", "headwater_lab.pipeline_load", *words], stdout=subprocess.PIPE, text=True
         )
@@ -260,6 +314,38 @@ class Campaign:
         if load.returncode or found["acknowledged"] != found["sent"]:
             raise BrokerError(f"the fleet was not acknowledged: {said}")
         self.figures.add("load/msgs_per_s", found["sent"] / found["seconds"], "1/s")
+
+    def _provisional(self, node: RunningNode) -> None:
+        """A lake of its own, of what comes from now on. A message counts as seen when the round has ended in which the
+        table got it."""
+        lake = Lake(self.folder / "provisional")
+        given = {"urls": [node.url], "reader": "provisional", "starting": "latest"}
+        ages: list[Any] = []
+        seen: list[Any] = []
+        with Pipeline(self.spark, lake, make_settings(given)) as pipeline:
+            load = self._load(node, self.sizes.freshness, PROVISIONAL_RATE)
+
+            def look(found: Round) -> None:
+                newest = pc.max(dataset(lake.log(OPEN)).to_table(columns=["seen"])["seen"])
+                if newest.is_valid and newest.as_py() not in seen:
+                    rows = dataset(lake.log(SILVER)).to_table(columns=["time", "arrival"])
+                    fresh = pc.less_equal(rows["arrival"], newest)
+                    if seen:
+                        fresh = pc.and_(fresh, pc.greater(rows["arrival"], pa.scalar(seen[-1], newest.type)))
+                    times = rows.filter(fresh)["time"].to_numpy().astype("datetime64[us]").astype(numpy.int64)
+                    ages.append((time.time() * 1e6 - times) / 1e6)
+                    seen.append(newest.as_py())
+                if load.poll() is not None and found.is_idle:
+                    pipeline.stopped.set()
+
+            pipeline.watchers.append(look)
+            pipeline.run()
+        self._finish(load)
+        found = numpy.concatenate(ages)
+        for name, quantile in (("p50", 0.5), ("p95", 0.95)):
+            self.figures.add(f"provisional/{name}_s", float(numpy.quantile(found, quantile)), "s")
+        self.figures.add("provisional/messages", len(found), "")
+        self.tell(f"provisional: p50 {numpy.quantile(found, 0.5):.2f} s, p95 {numpy.quantile(found, 0.95):.2f} s")
 
     # ---- what people do now, and what must be --------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from headwater.cli.pipeline_care import backfill, compact, remake, tables
+from headwater.cli.pipeline_devices import devices
 from headwater.cli.pipeline_erase import erase
 from headwater.cli.pipeline_query import query
 from headwater.cli.pipeline_register import register
@@ -24,6 +25,7 @@ pipeline.command()(query)
 pipeline.command()(backfill)
 pipeline.command()(remake)
 pipeline.command()(erase)
+pipeline.command()(devices)
 pipeline.command()(compact)
 pipeline.command()(tables)
 pipeline.command()(register)

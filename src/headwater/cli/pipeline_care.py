@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -29,6 +29,10 @@ from headwater.cli.lakes import (
     with_stores_options,
 )
 from headwater.suggestion import unknown
+
+if TYPE_CHECKING:
+    from headwater.pipeline.jobs.remaking import Plan
+    from headwater.pipeline.lake.folder import Lake
 
 OF_BRONZE: Final = ("silver", "completeness", "operations_traffic", "operations_members")
 """With what is made of them, all that is derived."""
@@ -67,13 +71,17 @@ def remake(
     master: Master = LOCAL,
 ) -> None:
     """Make derived tables again from bronze, with the settings as they are now, and what is made of them. They are
-    built beside the old ones, which can be read until the new ones take their place. Stop a pipeline that runs first:
-    one writes at a time, and this one lands new messages, too."""
+    built beside the old ones, which can be read and go on until the new ones take their place. A pipeline that runs is
+    asked to do it, by the settings in its file, which it reads again; this waits for it. Else this does it, and lands
+    new messages, too."""
     command = "pipeline remake"
     settings = of.settings(command)
     lake = of.open_lake(command, settings)
-    from headwater.pipeline.jobs.remaking import NotDerived, can_be_cancelled, forget_plan, make_plan, stored_plan
+    from headwater.pipeline.jobs.remaking import can_be_cancelled, forget_plan, planned, stored_plan
 
+    if lake.writer() is not None:
+        _ask(command, lake, None if cancel else _plan_of(tables, start, end))
+        return
     if cancel:
         with failing(command), lake.writing(command):
             begun = stored_plan(lake)
@@ -84,10 +92,7 @@ def remake(
         return
     if not tables and stored_plan(lake) is None:
         raise typer.BadParameter("say which tables; `headwater pipeline tables` lists them.")
-    try:
-        plan = make_plan(tables or (), _moment(start, "--from"), _moment(end, "--to")) if tables else None
-    except NotDerived as error:
-        raise typer.BadParameter(f"{error}.") from None
+    plan = _plan_of(tables, start, end) if tables else None
     with spark_session(command, lake, master, short=False, settings=settings.spark) as spark, failing(command):
         from headwater.cli.pipeline_run import stopping
         from headwater.cli.pipeline_view import PipelineView
@@ -98,11 +103,41 @@ def remake(
             PipelineView(lake, settings.source()),
         )
         with pipeline:
-            names = ", ".join(pipeline.remake.tables if pipeline.remake else ())
+            names = ", ".join(table.name for table in planned(lake, pipeline.remake)) if pipeline.remake else ""
             with stopping(pipeline, view, None), view.watching():
                 remake_all(pipeline)
     done = pipeline.remake is None
     print(f"made again: {names}" if done else "stopped; `headwater pipeline run` or `remake` goes on with it.")
+
+
+def _plan_of(tables: list[str] | None, start: str | None, end: str | None) -> Plan:
+    from headwater.pipeline.jobs.remaking import NotDerived, make_plan
+
+    if not tables:
+        raise typer.BadParameter("say which tables; `headwater pipeline tables` lists them.")
+    try:
+        return make_plan(tables, _moment(start, "--from"), _moment(end, "--to"))
+    except NotDerived as error:
+        raise typer.BadParameter(f"{error}.") from None
+
+
+def _ask(command: str, lake: Lake, plan: Plan | None) -> None:
+    """The pipeline that writes to the lake. Who interrupts the waiting does not stop it."""
+    from headwater.pipeline.jobs import requests
+    from headwater.pipeline.jobs.remaking import planned
+
+    with failing(command):
+        number = requests.ask(lake, plan)
+    print(f"asked {lake.writer()}, which writes to {lake.where}; Ctrl-C stops waiting for it", flush=True)
+    try:
+        said = requests.wait(lake, number)
+    except KeyboardInterrupt:
+        print("it goes on; `headwater pipeline status` says how far it is.")
+        return
+    if said.error:
+        fail(command, f"{said.error.rstrip('.')}.")
+    names = "" if plan is None else ", ".join(table.name for table in planned(lake, plan))
+    print(f"made again: {names}" if plan else "given up.")
 
 
 def _moment(text: str | None, option: str) -> datetime | None:

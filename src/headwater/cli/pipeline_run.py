@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -59,9 +60,11 @@ def run(
         from headwater.cli.pipeline_view import PipelineView
         from headwater.pipeline.catalogs.registrar import Registrar
         from headwater.pipeline.jobs.pipeline import Pipeline, drain
+        from headwater.pipeline.jobs.settings import read_file
         from headwater.pipeline.monitoring.monitor import Monitor
 
-        pipeline = Pipeline(spark, lake, settings)
+        reread = None if of.config is None else partial(read_file, of.config)
+        pipeline = Pipeline(spark, lake, settings, reread=reread)
         view = PipelineView(lake, settings.source())
         monitor = Monitor(lake, settings.monitoring, settings.stored_filters)
         pipeline.watchers += [Registrar(lake, settings.catalog, settings.iceberg).saw, monitor.saw]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -13,7 +13,10 @@ from headwater.cli.failure import complain
 from headwater.cli.lakes import StoresOptions, failing, with_stores_options
 
 if TYPE_CHECKING:
+    from headwater.pipeline.jobs.expectations import RuleCount
     from headwater.pipeline.jobs.status import Status
+
+RULES: Final = ("expectation", "of", "action", "checked", "failed", "last minute", "checked then", "failed then")
 
 
 @with_stores_options
@@ -30,6 +33,12 @@ def status(of: StoresOptions, as_json: Annotated[bool, typer.Option("--json", he
         print(json.dumps({**dataclasses.asdict(found), "completeness": counts}, default=_as_text))
         return
     _print_status(found, counts)
+
+
+def _rule(each: RuleCount) -> dict[str, Any]:
+    when = "" if each.minute is None else f"{each.minute:%H:%M}"
+    values = (each.rule, each.table, each.action, each.checked, each.failed, when, each.checked_last, each.failed_last)
+    return dict(zip(RULES, values, strict=True))
 
 
 def _as_text(value: Any) -> str:
@@ -70,6 +79,11 @@ def _print_status(found: Status, counts: dict[str, int]) -> None:
         print_rows(("store", "landed", "lag", "seconds", "silver behind"), stores)
     if counts:
         print("\ncompleteness: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+    if found.outcomes:
+        print("outcomes: " + ", ".join(f"{name} {count:,}" for name, count in found.outcomes.items()))
+    if found.rules:
+        print()
+        print_rows(RULES, [_rule(each) for each in found.rules])
     for name, why in found.changed.items():
         print(f"\n{name} was made with {why}: `headwater pipeline remake {name}`")
     if found.remaking:

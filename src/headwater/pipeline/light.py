@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pyarrow as pa
 
+from headwater.pipeline.as_of import AS_OF, needed, select
 from headwater.pipeline.lake.dataset import dataset
 from headwater.pipeline.lake.log import Log
 from headwater.pipeline.sql import MACROS, NeedsSpark, Question, Refused
-from headwater.pipeline.tables import SILVER
+from headwater.pipeline.tables import DEVICES, SILVER
 
 if TYPE_CHECKING:
     from headwater.pipeline.lake.folder import Lake
@@ -57,10 +58,15 @@ def answer(lake: Lake, question: Question, most: int | None = None, views: Views
     sql = question.for_duckdb()
     there = {table.name: table for table in lake.tables()}
     further = views or {}
-    unknown = question.tables - there.keys() - further.keys()
+    joined = {name for name in AS_OF if set(needed(name)) <= there.keys()}
+    unknown = question.tables - there.keys() - further.keys() - joined
     if unknown and not question.is_about_tables:
-        raise Refused(f"there is no table {', '.join(sorted(unknown))}. There are {', '.join([*there, *further])}")
-    asked = [*there, *further] if question.is_about_tables else question.tables
+        raise Refused(
+            f"there is no table {', '.join(sorted(unknown))}. There are {', '.join([*there, *further, *joined])}"
+        )
+    asked = set((*there, *further) if question.is_about_tables else question.tables)
+    views_asked = [name for name in AS_OF if name in asked and set(needed(name)) <= there.keys()]
+    asked |= {table for name in views_asked for table in needed(name)}
     with connection() as duck:
         for macro in MACROS:
             duck.execute(macro)
@@ -69,6 +75,9 @@ def answer(lake: Lake, question: Question, most: int | None = None, views: Views
                 add_table(duck, name, lake.reading(there[name]))
             elif name in further:
                 duck.register(name, further[name]())
+        for name in views_asked:
+            columns = dataset(lake.reading(there[DEVICES.name])).schema.names
+            duck.execute(f"CREATE VIEW {name} AS " + select(name, columns).replace("`", '"'))
         for words in FENCED:
             duck.execute(words)
         return _plain(_ask(duck, sql, most))

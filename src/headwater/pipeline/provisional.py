@@ -20,7 +20,7 @@ from headwater.pipeline.derive.settings import Settings
 from headwater.pipeline.lake.dataset import dataset
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import Log
-from headwater.pipeline.lake.made import made_with
+from headwater.pipeline.lake.made import UNTIL, made_with
 from headwater.pipeline.lake.types import arrow_schema
 from headwater.pipeline.light import add_table, connection
 from headwater.pipeline.tables import GOLD, SILVER, Table
@@ -29,8 +29,6 @@ WINDOWS: Final = "windows"
 """The view."""
 FINAL: Final = "final"
 """Its column beside gold's."""
-UNTIL: Final = "until"
-"""Gold's note of how far it goes, as headwater.pipeline.jobs.windows has it; importing that takes a Spark."""
 SECOND: Final = 1_000_000
 LONG: Final = 1e10
 """Seconds, beyond all windows."""
@@ -93,13 +91,13 @@ def remembered(lake: Lake) -> Settings:
         return Settings()
 
 
-def provisional(lake: Lake, settings: Settings) -> pa.Table:
-    """The open windows, with GOLD's columns."""
+def provisional(lake: Lake, settings: Settings, table: Table = GOLD) -> pa.Table:
+    """The open windows of a definition, with GOLD's columns."""
     schema = arrow_schema(GOLD)
     log = _log(lake, SILVER)
     if log is None:
         return schema.empty_table()
-    start = final_until(lake)
+    start = final_until(lake, table)
     values: dict[str, Any] = {
         "window": settings.window * SECOND,
         "lateness": round(settings.lateness * SECOND),
@@ -129,9 +127,9 @@ def _marked(rows: pa.Table, is_final: bool) -> pa.Table:
     return rows.append_column(FINAL, pa.array([is_final] * rows.num_rows, pa.bool_()))
 
 
-def final_until(lake: Lake) -> datetime | None:
-    """Windows that begin before this are in gold."""
-    log = _log(lake, GOLD)
+def final_until(lake: Lake, table: Table = GOLD) -> datetime | None:
+    """Windows that begin before this are in gold, or in the table of their definition."""
+    log = _log(lake, table)
     note = None if log is None else log.look().note(UNTIL)
     return None if note is None else _EPOCH + timedelta(microseconds=note)
 

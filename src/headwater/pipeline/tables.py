@@ -13,7 +13,8 @@ Needs nothing but the standard library: executors import it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headwater.store.columns import COLUMNS
@@ -156,6 +157,95 @@ GOLD: Final = Table(
     made_of=("silver",),
 )
 
+_OF_RULES: Final = (
+    Column("rule", "string", "Its name.", nullable=False),
+    Column("action", "string", "expect, drop, quarantine or fail.", nullable=False),
+    Column("checked", "bigint", "Rows that the rule was asked of.", nullable=False),
+    Column("failed", "bigint", "Of these, rows that did not fulfil it.", nullable=False),
+)
+
+SILVER_RULES: Final = Table(
+    "silver_rules",
+    "How often each expectation of silver held, by minute of arrival. There is one if there are such expectations.",
+    (
+        Column("minute", "timestamp", "Minute of arrival.", nullable=False),
+        *_OF_RULES,
+        Column("day", "date", "Of the minute, UTC.", nullable=False),
+    ),
+    keys=("minute", "rule", "action"),
+    partition="day",
+    watermark="counts what silver has; final when each store's clock has passed the minute",
+    made_of=("bronze",),
+)
+
+DROPPED: Final = Table(
+    "dropped",
+    "Readings that an expectation dropped: which they were, and by which rule. There is one if there are such "
+    "expectations.",
+    (
+        STORE,
+        POSITION,
+        Column("part", "int", "Number of the reading in its message.", nullable=False),
+        TOPIC,
+        ARRIVAL,
+        Column("rule", "string", "The first rule that dropped it.", nullable=False),
+        Column("whole", "boolean", "Silver has no other reading of the message.", nullable=False),
+        DAY,
+    ),
+    keys=("store", "position", "part"),
+    partition="day",
+    watermark="a row is final when it is there",
+    made_of=("bronze",),
+)
+
+OUTCOMES: Final = Table(
+    "outcomes",
+    "For every store and minute of arrival, where its messages went: silver + quarantine + dropped + unaccounted = "
+    "messages. Unaccounted must be 0. There is one if there are expectations of silver.",
+    (
+        STORE,
+        Column("minute", "timestamp", "Minute of arrival at the store.", nullable=False),
+        Column("messages", "bigint", "Those in bronze.", nullable=False),
+        Column("silver", "bigint", "Of these, what has readings in silver.", nullable=False),
+        Column("quarantine", "bigint", "Of these, what is in quarantine.", nullable=False),
+        Column("dropped", "bigint", "Of these, what an expectation dropped whole.", nullable=False),
+        Column("unaccounted", "bigint", "In none of the three, or in several.", nullable=False),
+        Column("day", "date", "Of the minute, UTC.", nullable=False),
+    ),
+    keys=("store", "minute"),
+    partition="day",
+    watermark="final when each store's clock has passed the minute",
+    made_of=("bronze", "silver", "quarantine", "dropped"),
+)
+
+GOLD_RULES: Final = Table(
+    "gold_rules",
+    "How often each expectation of gold held, by the windows' start. There is one if there are such expectations.",
+    (
+        Column("minute", "timestamp", "Start of the windows.", nullable=False),
+        *_OF_RULES,
+        Column("day", "date", "Of that, UTC.", nullable=False),
+    ),
+    keys=("minute", "rule", "action"),
+    partition="day",
+    watermark="final when gold's windows are",
+    made_of=("silver",),
+)
+
+GOLD_QUARANTINE: Final = Table(
+    "gold_quarantine",
+    "Windows that an expectation keeps out of gold, with its name. There is one if there are such expectations.",
+    (
+        *GOLD.columns[:-1],
+        Column("rule", "string", "The first rule that they failed.", nullable=False),
+        GOLD.columns[-1],
+    ),
+    keys=GOLD.keys,
+    partition="day",
+    watermark="final when gold's windows are",
+    made_of=("silver",),
+)
+
 LATE: Final = Table(
     "late",
     "Readings with a number that no window has: they came too late, or their clock cannot be. Counted, kept in silver.",
@@ -193,6 +283,21 @@ LATEST: Final = Table(
         Column("part", "int", "Number of the reading in its message.", nullable=False),
     ),
     keys=("topic", "device", "metric"),
+    watermark="always that of the last commit",
+    made_of=("silver",),
+)
+
+OPEN: Final = Table(
+    "gold_open",
+    "Windows that are not final yet, of all definitions, by what has been decoded so far. All of it is replaced every "
+    "few seconds; a window that is final is in its table instead.",
+    (
+        Column("windows", "string", "The table that gets the window when it is final.", nullable=False),
+        *GOLD.columns[:-1],
+        Column("final", "boolean", "Always false.", nullable=False),
+        Column("seen", "timestamp", "The newest arrival that was looked at.", nullable=False),
+    ),
+    keys=("windows", *GOLD.keys),
     watermark="always that of the last commit",
     made_of=("silver",),
 )
@@ -284,6 +389,19 @@ ADVICE: Final = Table(
     made_of=("operations_traffic", "operations_members"),
 )
 
+DEVICES: Final = Table(
+    "devices",
+    "What is known of devices, and from when to when it was so: loaded by `headwater pipeline devices`. Files bring "
+    "further columns, of text.",
+    (
+        Column("device", "string", "As silver names it.", nullable=False),
+        Column("valid_from", "timestamp", "From then on it is so,", nullable=False),
+        Column("valid_to", "timestamp", "and before this. Null: it still is."),
+    ),
+    keys=("device", "valid_from"),
+    watermark="may change with each load; spans of a device do not overlap",
+)
+
 INFERRED: Final = Table(
     "inferred",
     "Which types the columns have that payloads brought, where rules infer them: decided once, and for good.",
@@ -315,6 +433,48 @@ ERASED: Final = Table(
 )
 
 TABLES: Final = (
-    *(BRONZE, SILVER, QUARANTINE, GOLD, LATE, LATEST, LIVE, COMPLETENESS, TRAFFIC, MEMBERS, ADVICE, INFERRED, ERASED),
+    *(BRONZE, SILVER, QUARANTINE, DROPPED, SILVER_RULES, GOLD, GOLD_QUARANTINE, GOLD_RULES, OPEN, LATE, LATEST),
+    *(LIVE, COMPLETENESS, OUTCOMES, TRAFFIC, MEMBERS, ADVICE, DEVICES, INFERRED, ERASED),
 )
 BY_NAME: Final = {table.name: table for table in TABLES}
+
+# ---- further windows ---------------------------------------------------------------------------------------------
+
+DEFINED: Final = re.compile(r"(gold|late)_([a-z][a-z0-9_]{0,30})")
+"""Names of the tables of `[[windows]]`, which are not declared here."""
+
+
+def gold_of(windows: str) -> Table:
+    """The table of a definition of windows; "": of the one that each pipeline has."""
+    return replace(GOLD, name=f"gold_{windows}", doc=f"As gold, for the windows {windows!r}.") if windows else GOLD
+
+
+def late_of(windows: str) -> Table:
+    """Readings that none of these windows has."""
+    doc = f"As late, for the windows {windows!r}."
+    return replace(LATE, name=f"late_{windows}", doc=doc) if windows else LATE
+
+
+def table_of(name: str) -> Table | None:
+    """By its name; None: there can be no such table."""
+    if name in BY_NAME:
+        return BY_NAME[name]
+    found = DEFINED.fullmatch(name)
+    if found is None:
+        return None
+    return gold_of(found[2]) if found[1] == "gold" else late_of(found[2])
+
+
+def named(name: str) -> Table:
+    """Of a table that there is."""
+    found = table_of(name)
+    assert found is not None, name
+    return found
+
+
+def windows_of(table: Table) -> str | None:
+    """Of which definition a table has windows, or what came too late for them; None: of none."""
+    if table in (GOLD, LATE):
+        return ""
+    found = None if table.name in BY_NAME else DEFINED.fullmatch(table.name)
+    return None if found is None else found[2]

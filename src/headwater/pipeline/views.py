@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headwater.pipeline.tables import SILVER
+from headwater.pipeline.as_of import AS_OF, needed, select
+from headwater.pipeline.tables import DEVICES, SILVER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +35,11 @@ def register_views(spark: SparkSession, lake: Lake, broken: dict[str, str] | Non
             spark.catalog.dropTempView(name)
             broken[name] = str(error)
         else:
+            views.append(name)
+    for name in AS_OF:
+        if set(needed(name)) <= set(views):
+            columns = lake.existing()[DEVICES.name].schema.names
+            spark.sql(select(name, columns)).createOrReplaceTempView(name)
             views.append(name)
     return views
 

@@ -20,8 +20,18 @@ STORE_TOO: Final = "the object store and the driver at once"
 OF_THE_STORE: Final = (STORE, STORE_TOO)
 """Where the lake is in one. They have their turn more often than others."""
 
-OFTEN: Final = ("bronze", "silver", "quarantine", "latest", "gold")
-ONCE_A_MINUTE: Final = ("late", "completeness", "operations_traffic")
+OFTEN: Final = (
+    "bronze",
+    "dropped",
+    "silver_rules",
+    "silver",
+    "quarantine",
+    "latest",
+    "gold",
+    "gold_short",
+    "gold_open",
+)
+ONCE_A_MINUTE: Final = ("late", "completeness", "operations_traffic", "outcomes")
 COMMITS: Final = ("pipeline-before-commit", "pipeline-after-commit")
 FILES: Final = ("pipeline-before-file", "pipeline-after-file")
 PLACES: Final = (

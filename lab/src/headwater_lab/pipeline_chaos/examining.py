@@ -24,29 +24,37 @@ from headwater.pipeline.derive.gold import gold
 from headwater.pipeline.derive.late import late
 from headwater.pipeline.derive.latest import latest
 from headwater.pipeline.derive.moments import exact, final_until, moment
+from headwater.pipeline.expectations.checking import check_readings
 from headwater.pipeline.jobs import bronze as bronze_job
 from headwater.pipeline.jobs import latest as latest_job
 from headwater.pipeline.jobs import silver as silver_job
+from headwater.pipeline.jobs.expectations import counted
 from headwater.pipeline.jobs.settings import Settings
-from headwater.pipeline.jobs.windows import MINUTE, UNTIL
+from headwater.pipeline.jobs.windows import MINUTE
 from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.made import UNTIL
 from headwater.pipeline.tables import (
     BRONZE,
     BY_NAME,
     COMPLETENESS,
-    GOLD,
-    LATE,
+    DROPPED,
     LATEST,
+    OUTCOMES,
     QUARANTINE,
     SILVER,
+    SILVER_RULES,
     TRAFFIC,
     Table,
+    gold_of,
+    late_of,
 )
 from headwater.store.arrow_schema import PLAIN
+from headwater_lab.pipeline_chaos.settings import WINDOWS
 
 WRONG: Final = (
     *("broken", "lost", "doubled", "changed", "strange", "behind", "iceberg"),
-    *(table.name for table in (SILVER, QUARANTINE, GOLD, LATE, LATEST, COMPLETENESS, TRAFFIC)),
+    *(table.name for table in (SILVER, QUARANTINE, DROPPED, SILVER_RULES, LATEST, COMPLETENESS, TRAFFIC, OUTCOMES)),
+    *(table.name for name in ("", *(each["name"] for each in WINDOWS)) for table in (gold_of(name), late_of(name))),
 )
 """Kinds of violations: each text begins with one."""
 OF_MESSAGES: Final = tuple(PLAIN.names)
@@ -167,17 +175,20 @@ def _behind(stored: dict[Key, Row], tables: Tables, settings: Settings) -> Itera
     ends: dict[str, int] = {}
     for store, position in stored:
         ends[store] = max(ends.get(store, 0), position)
-    noted = ((BRONZE, bronze_job.APP), (SILVER, silver_job.JOB), (QUARANTINE, silver_job.JOB), (LATEST, latest_job.JOB))
+    decoded = (SILVER, QUARANTINE, *settings.checks()[SILVER.name].tables)
+    noted = ((BRONZE, bronze_job.APP), (LATEST, latest_job.JOB), *((table, silver_job.JOB) for table in decoded))
     for table, job in noted:
         found = tables.positions(table, job)
         if found != ends:
             yield f"behind: {table.name} says that it goes to {found}, and the stores to {ends}"
     if not tables.arrow(BRONZE).num_rows:
         return
-    deriving = settings.deriving
-    final = final_until(tables.last_arrival, deriving.window, deriving.lateness)
     minute = final_until(tables.last_arrival, MINUTE)
-    for table, least in ((GOLD, final), (LATE, minute), (COMPLETENESS, minute), (TRAFFIC, minute)):
+    expected = [(COMPLETENESS, minute), (TRAFFIC, minute), (OUTCOMES, minute)]
+    for name, deriving in settings.definitions().items():
+        final = final_until(tables.last_arrival, deriving.window, deriving.lateness)
+        expected += [(gold_of(name), final), (late_of(name), minute)]
+    for table, least in expected:
         if tables.until(table) < least:
             yield f"behind: {table.name} goes to {tables.until(table)}, and {least} is final"
 
@@ -189,20 +200,26 @@ def _decoded(tables: Tables, settings: Settings) -> Iterator[str]:
     """All of bronze in one batch."""
     bronze = tables.arrow(BRONZE).sort_by([("store", "ascending"), ("position", "ascending")]).combine_chunks()
     batch = pa.RecordBatch.from_arrays([each.combine_chunks() for each in bronze.columns], names=bronze.column_names)
-    expected = decode(batch, settings.rules())
-    for table, made in ((SILVER, expected.readings), (QUARANTINE, expected.quarantined)):
-        rows = [tuple(row.values()) for row in made.select(table.names).to_pylist()]
-        yield from _differences(table, tables.rows(table), rows)
+    expected = check_readings(batch, decode(batch, settings.rules()), settings.checks()[SILVER.name])
+    made = {
+        SILVER: expected.readings,
+        QUARANTINE: expected.quarantined,
+        DROPPED: expected.dropped,
+        SILVER_RULES: counted([expected.counts], SILVER_RULES),
+    }
+    for table, rows in made.items():
+        plain = [tuple(row.values()) for row in rows.select(table.names).to_pylist()]
+        yield from _differences(table, tables.rows(table), plain)
 
 
 def _derived(spark: SparkSession, tables: Tables, settings: Settings) -> Iterator[str]:
     silver = tables.lake.snapshot(SILVER).read(spark)
-    deriving = settings.deriving
-    anew: dict[Table, DataFrame] = {
-        GOLD: gold(silver, EARLIEST, tables.until(GOLD), deriving),
-        LATE: late(silver, EARLIEST, tables.until(LATE), deriving),
-        LATEST: latest(silver),
-    }
+    anew: dict[Table, DataFrame] = {}
+    for name, deriving in settings.definitions().items():
+        windows, too_late = gold_of(name), late_of(name)
+        anew[windows] = gold(silver, EARLIEST, tables.until(windows), deriving)
+        anew[too_late] = late(silver, EARLIEST, tables.until(too_late), deriving)
+    anew[LATEST] = latest(silver)
     for table, expected in anew.items():
         yield from _differences(
             table, _collected(tables.lake.snapshot(table).read(spark), table), _collected(expected, table)
@@ -218,11 +235,10 @@ def _accounts(stored: dict[Key, Row], tables: Tables) -> Iterator[str]:
     made: Counter[tuple[str, int]] = Counter()
     carried: dict[tuple[int, str, str], list[tuple[int, str]]] = {}
     index = {name: OF_MESSAGES.index(name) for name in ("arrival", "topic", "payload", "publisher")}
-    until = {table: exact(tables.until(table)) for table in (COMPLETENESS, TRAFFIC)}
+    until = {table: exact(tables.until(table)) for table in (COMPLETENESS, TRAFFIC, OUTCOMES)}
     for (store, _), row in stored.items():
         minute = exact(row[index["arrival"]]) // 60_000_000 * 60_000_000
-        if minute < until[COMPLETENESS]:
-            made[(store, minute)] += 1
+        made[(store, minute)] += 1
         if minute < until[TRAFFIC]:
             key = (minute, row[index["topic"]], store)
             carried.setdefault(key, []).append((len(row[index["payload"]]), row[index["publisher"]]))
@@ -230,8 +246,13 @@ def _accounts(stored: dict[Key, Row], tables: Tables) -> Iterator[str]:
         (row["store"], exact(row["minute"]), row["made"], row["live"], row["recovered"], row["lost"])
         for row in tables.arrow(COMPLETENESS).to_pylist()
     ]
-    expected = [(*key, count, 0, count, 0) for key, count in made.items()]
+    expected = [(*key, count, 0, count, 0) for key, count in made.items() if key[1] < until[COMPLETENESS]]
     yield from _differences(COMPLETENESS, [row for row in counted if any(row[2:])], expected)
+    gone = [(row["store"], exact(row["minute"]), row["messages"]) for row in tables.arrow(OUTCOMES).to_pylist()]
+    there = [(*key, count) for key, count in made.items() if key[1] < until[OUTCOMES]]
+    yield from _differences(OUTCOMES, gone, there)
+    if any(row["unaccounted"] for row in tables.arrow(OUTCOMES).to_pylist()):
+        yield "outcomes: messages are unaccounted for"
     seen = [
         (exact(row["minute"]), row["topic"], row["store"], row["messages"], row["bytes"], row["publishers"])
         for row in tables.arrow(TRAFFIC).to_pylist()

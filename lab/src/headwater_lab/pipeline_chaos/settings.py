@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from headwater.pipeline.catalogs.settings import Iceberg
 from headwater.pipeline.derive.settings import Settings as Deriving
@@ -14,6 +14,12 @@ from headwater.pipeline.session import SHORT_LIFE
 from headwater_lab.pipeline_chaos.payloads import DECODING
 
 DERIVING: Final = Deriving(window=10, lateness=5.0, gap=2.0, clock_ahead=20.0, clock_behind=60.0)
+EXPECTATIONS: Final = (
+    {"name": "warm", "condition": "value > 15 OR value IS NULL", "action": "drop", "filter": ["many/#", "cold/#"]},
+    {"name": "likely", "condition": "value < 26 OR value IS NULL", "action": "quarantine"},
+    {"name": "on time", "condition": "clock = 'ok'"},
+)
+WINDOWS: Final[tuple[dict[str, Any], ...]] = ({"name": "short", "window": 5, "lateness": 2.0},)
 SPARK: Final = {
     **SHORT_LIFE,
     "spark.driver.memory": "1g",
@@ -45,6 +51,9 @@ def settings_for(urls: Sequence[str]) -> Settings:
         tidy_every=15.0,
         wait_for_store=30.0,
         decoding=DECODING,
+        expectations=EXPECTATIONS,
+        windows=WINDOWS,
+        provisional=0.5,
         deriving=DERIVING,
     )
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.lake.types import ddl_of
-from headwater.pipeline.tables import BY_NAME
+from headwater.pipeline.tables import named
 
 
 class CatalogError(Exception):
@@ -28,7 +28,7 @@ class Described:
 
 
 def describe(lake: Lake, name: str, snapshot: Snapshot) -> Described:
-    table = BY_NAME[name]
+    table = named(name)
     columns = tuple((each.name, type_of(each)) for each in snapshot.schema)
     return Described(name, table.doc, lake.reading(table).place.url, columns, table.partition)
 

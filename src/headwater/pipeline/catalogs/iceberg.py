@@ -33,7 +33,7 @@ from headwater.pipeline.catalogs.settings import Iceberg as Settings
 from headwater.pipeline.jobs.status import JOBS
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.snapshot import Snapshot
-from headwater.pipeline.tables import BY_NAME
+from headwater.pipeline.tables import named
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -76,7 +76,7 @@ class IcebergTable:
         self._identifier = f"{namespace}.{name}"
         self._lake = lake
         self._name = name
-        self._partition = BY_NAME[name].partition
+        self._partition = named(name).partition
 
     def bring(self, snapshot: Snapshot) -> bool:
         """Whether there was anything to tell. Raises CatalogError."""
@@ -196,7 +196,7 @@ class IcebergTable:
             table.maintenance.expire_snapshots().older_than(before).commit()
 
     def _url(self, path: str) -> str:
-        return f"{self._lake.reading(BY_NAME[self._name]).place.url}/{path}"
+        return f"{self._lake.reading(named(self._name)).place.url}/{path}"
 
 
 def _files_of(table: Table) -> dict[str, DataFile]:

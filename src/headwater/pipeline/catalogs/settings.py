@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from headwater.pipeline.tables import BY_NAME
+from headwater.pipeline.tables import BY_NAME, table_of
 from headwater.suggestion import unknown
 
 KINDS: Final = ("glue", "hive", "unity")
@@ -80,7 +80,7 @@ def _checked(where: str, kind: type, given: Mapping[str, Any]) -> dict[str, Any]
     if "tables" in values:
         values["tables"] = tuple(values["tables"])
         for name in values["tables"]:
-            if name not in BY_NAME:
+            if table_of(name) is None:
                 raise ValueError(unknown("table", name, list(BY_NAME)))
     if "every" in values and (isinstance(values["every"], bool) or not isinstance(values["every"], int | float)):
         raise ValueError(f"{where}.every is {values['every']!r}; it has to be seconds")

@@ -27,8 +27,20 @@ LARGEST: Final = (1 << 63) - 1
 EXACT: Final = float(1 << 53)
 
 
+RESCUED: Final = "rescued"
+"""The column of silver with what does not fit its own, as JSON by path, for rules that rescue."""
+
+
 class Violation(ValueError):
     """A document has something else in a field than the rule declares."""
+
+
+class Misfit(Violation):
+    """It is there, and of another type."""
+
+    def __init__(self, text: str, found: Any) -> None:
+        super().__init__(text)
+        self.found = found
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,7 @@ class Field:
             return None
         fitting = fit(self.type, found)
         if fitting is None:
-            raise Violation(f"field {where} is {shown(found)}, and declared as {self.type}")
+            raise Misfit(f"field {where} is {shown(found)}, and declared as {self.type}", found)
         return fitting
 
 

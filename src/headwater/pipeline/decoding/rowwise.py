@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headwater.pipeline.decoding.bulk import UNKNOWN, members_of
-from headwater.pipeline.decoding.fields import Field, Violation, scalars, shown
+from headwater.pipeline.decoding.fields import RESCUED, Field, Misfit, Violation, scalars, shown
 from headwater.pipeline.decoding.json_text import canonical, dump, keys_in
 from headwater.pipeline.decoding.naming import Naming
 from headwater.pipeline.decoding.outcome import Collector, Messages, Outcome
@@ -24,10 +24,12 @@ FAULTS: Final = (Exception, SystemExit)
 
 @dataclass(frozen=True)
 class Columns:
-    """How a document becomes further columns: by `fields`, or `inferred`, or not at all."""
+    """How a document becomes further columns: by `fields`, or `inferred`, or not at all. If it `rescues`, what is of
+    another type than declared is null in its column, and in the column RESCUED; else the message is refused."""
 
     fields: tuple[Field, ...] = ()
     inferred: bool = False
+    rescues: bool = False
 
     def __bool__(self) -> bool:
         return self.inferred or bool(self.fields)
@@ -35,7 +37,17 @@ class Columns:
     def of(self, document: Any) -> Mapping[str, Any]:
         if self.inferred:
             return scalars(document)
-        return {field.column: field.of_document(document) for field in self.fields}
+        if not self.rescues:
+            return {field.column: field.of_document(document) for field in self.fields}
+        found: dict[str, Any] = {}
+        misfits: dict[str, Any] = {}
+        for field in self.fields:
+            try:
+                found[field.column] = field.of_document(document)
+            except Misfit as misfit:
+                misfits[".".join(field.path)] = misfit.found
+        found[RESCUED] = dump(misfits) if misfits else None
+        return found
 
     def collector(self) -> Collector:
         return Collector(bool(self), fitting=bool(self.fields))

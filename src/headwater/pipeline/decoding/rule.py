@@ -7,6 +7,7 @@ that say what to do:
     metric = "{-1}"
     mode = "declared"              # variant, declared, inferred
     fields = { temp = "double not null", "meta.site" = "string" }
+    misfits = "rescue"             # into a column of their own; or "quarantine"
     time = "at"
     unit = "ms"                    # s, ms, us, ns, auto
     value = "temp"
@@ -24,7 +25,7 @@ from typing import Any, Final, TypeVar
 from headwater.pipeline.decoding import plugins
 from headwater.pipeline.decoding.bulk import Auto, Json, Number, Raw, Text
 from headwater.pipeline.decoding.cbor import parser
-from headwater.pipeline.decoding.fields import Field
+from headwater.pipeline.decoding.fields import RESCUED, Field
 from headwater.pipeline.decoding.json_text import parse
 from headwater.pipeline.decoding.naming import Naming
 from headwater.pipeline.decoding.outcome import Decoder
@@ -35,7 +36,8 @@ from headwater.suggestion import unknown
 
 MODES: Final = ("variant", "declared", "inferred")
 OF_ALL: Final = ("filter", "decoder", "device", "metric")
-OF_DOCUMENTS: Final = ("mode", "fields", "time", "unit", "value", "each")
+MISFITS: Final = ("quarantine", "rescue")
+OF_DOCUMENTS: Final = ("mode", "fields", "misfits", "time", "unit", "value", "each")
 KEYS: Final = {
     "auto": OF_ALL,
     "raw": OF_ALL,
@@ -44,7 +46,7 @@ KEYS: Final = {
     "json": (*OF_ALL, *OF_DOCUMENTS),
     "cbor": (*OF_ALL, *OF_DOCUMENTS),
 }
-KEYS_OF_OTHERS: Final = (*OF_ALL, "mode", "fields", "options")
+KEYS_OF_OTHERS: Final = (*OF_ALL, "mode", "fields", "misfits", "options")
 """Of users' decoders."""
 NOWHERE: Final = Places()
 NONE: Final = Columns()
@@ -174,7 +176,14 @@ def _columns(settings: Mapping[str, Any]) -> Columns:
             other = ".".join(fields[made.column].path)
             raise SettingsError(f"fields {other!r} and {where!r} are both column {made.column!r}: leave one away")
         fields[made.column] = made
-    return Columns(tuple(fields.values()), mode == "inferred")
+    misfits = settings.get("misfits", MISFITS[0])
+    if misfits not in MISFITS:
+        raise SettingsError(unknown("misfits", str(misfits), MISFITS))
+    if misfits == "rescue" and not declared:
+        raise SettingsError("misfits are those of declared fields, and here are none")
+    if misfits == "rescue" and RESCUED in fields:
+        raise SettingsError(f"the column {RESCUED!r} is for what does not fit: leave the field away, or misfits")
+    return Columns(tuple(fields.values()), mode == "inferred", misfits == "rescue")
 
 
 def _kind(settings: Mapping[str, Any], key: str, kind: type, called: str) -> Any:

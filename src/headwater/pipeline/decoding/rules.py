@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headwater.pipeline.decoding.fields import RESCUED
 from headwater.pipeline.decoding.outcome import Decoder
 from headwater.pipeline.decoding.rule import Rule, SettingsError, rule_of
 from headwater.pipeline.decoding.schemas import FIXED, FURTHER, arrow_schema
@@ -128,6 +129,8 @@ def _merged(rules: Iterable[Rule], known: Mapping[str, str]) -> dict[str, str]:
         if type not in FURTHER:
             raise SettingsError(f"column {name!r} is {type}, and further columns are {', '.join(FURTHER)}")
     for rule in rules:
+        if rule.columns.rescues and columns.setdefault(RESCUED, "string") != "string":
+            raise SettingsError(f"column {RESCUED!r} is {columns[RESCUED]}, and is to be for what does not fit")
         for field in rule.columns.fields:
             type = columns.setdefault(field.column, field.type)
             if type != field.type:

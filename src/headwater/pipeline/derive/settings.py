@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from headwater.suggestion import check_known, check_value
@@ -70,6 +71,26 @@ class Settings:
         """From names and values as a configuration has them; what is not named has its default."""
         check_known("setting", settings, (each.name for each in fields(cls)), " of [deriving]")
         return cls(**settings)
+
+
+MOST_DEFINITIONS = 20
+"""Of windows, beside the one of `[deriving]`."""
+OF_CLOCKS = ("clock_ahead", "clock_behind")
+TAKEN = ("rules", "quarantine", "open")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+
+
+def definition_of(given: Mapping[str, Any], common: Settings) -> tuple[str, Settings]:
+    """One of `[[windows]]`: its name, and what it is; what is not said is as in `[deriving]`. Raises ValueError."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"a definition is a table of settings, not {given!r}")
+    known = [each.name for each in fields(Settings) if each.name not in OF_CLOCKS]
+    check_known("setting", given, ("name", *known), " of windows")
+    name = given.get("name")
+    wanted = "small letters, figures and _, beginning with a letter: its table is gold_NAME"
+    check_value(isinstance(name, str) and NAME.fullmatch(name) is not None, "name", name, wanted)
+    check_value(name not in TAKEN, "name", name, f"another one than {', '.join(TAKEN)}, which are tables already")
+    return str(name), replace(common, **{key: value for key, value in given.items() if key != "name"})
 
 
 def _is_number(value: object) -> bool:

@@ -26,30 +26,37 @@ from headwater.pipeline.derive.late import late
 from headwater.pipeline.derive.latest import latest
 from headwater.pipeline.derive.moments import moment
 from headwater.pipeline.derive.traffic import traffic
+from headwater.pipeline.jobs.expectations import checked_files
 from headwater.pipeline.jobs.facts import CONSIDERED, erased_ranges, holes_of
 from headwater.pipeline.jobs.positions import Members, Ranges, count, flat, union
 from headwater.pipeline.jobs.ranges import FIRST, replace_rows
 from headwater.pipeline.jobs.remaking import forget_building
 from headwater.pipeline.jobs.settings import Settings
-from headwater.pipeline.jobs.windows import UNTIL, first_arrival
+from headwater.pipeline.jobs.windows import first_arrival
+from headwater.pipeline.lake.commits import REMOVED
 from headwater.pipeline.lake.files import write_files
 from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.made import UNTIL
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.lake.types import arrow_schema
 from headwater.pipeline.lake.writing import write_rows
 from headwater.pipeline.operations.members import members
 from headwater.pipeline.tables import (
     BRONZE,
+    DROPPED,
     ERASED,
     GOLD,
+    GOLD_QUARANTINE,
     LATE,
     LATEST,
     LIVE,
     MEMBERS,
+    OPEN,
     QUARANTINE,
     SILVER,
     TRAFFIC,
     Table,
+    windows_of,
 )
 from headwater.routing.topics import matches
 
@@ -102,9 +109,14 @@ def erase(spark: SparkSession, lake: Lake, settings: Settings, wanted: Wanted, f
     """Erase what was found. To be called by who holds the lake."""
     record(lake, found.positions, str(wanted), why)
     forget_building(lake)
-    for table in (BRONZE, SILVER, QUARANTINE, LIVE):
+    there = {table.name for table in lake.tables()}
+    for table in (BRONZE, SILVER, QUARANTINE, LIVE, *((DROPPED,) if DROPPED.name in there else ())):
         found.erased[table.name] = _without_positions(spark, lake.snapshot(table), found.positions)
-    for table in (GOLD, LATE, LATEST, TRAFFIC, MEMBERS):
+    beside = (GOLD_QUARANTINE,) if GOLD_QUARANTINE.name in there else ()
+    named = settings.definitions()
+    further = [table for table in lake.tables() if windows_of(table) in named and table not in (GOLD, LATE)]
+    _without_open(lake)
+    for table in (*beside, GOLD, LATE, *further, LATEST, TRAFFIC, MEMBERS):
         found.erased[table.name] = _made_again(spark, lake, settings, table, found.topics)
     return found
 
@@ -160,6 +172,13 @@ def _among(members: Members, store: str, position: int) -> bool:
     return members.has(store, position)
 
 
+def _without_open(lake: Lake) -> None:
+    """What windows that are not final say; a pipeline that runs says it again, of what is left."""
+    snapshot = lake.existing().get(OPEN.name)
+    if snapshot is not None and snapshot.files:
+        snapshot.log.commit([], {REMOVED: snapshot.rows}, replaced=snapshot.files, seen=snapshot.view)
+
+
 def _made_again(spark: SparkSession, lake: Lake, settings: Settings, table: Table, topics: Sequence[str]) -> int:
     """The rows of these topics, from what is left; how many are not there any more."""
     from pyspark.sql import functions as F
@@ -175,7 +194,13 @@ def _made_again(spark: SparkSession, lake: Lake, settings: Settings, table: Tabl
             return 0
         gone = F.lit(True)
     rows = _derived(spark, lake, settings, table, of_topics, end)
-    instead = [] if rows is None else write_rows(rows.select(*table.names), snapshot.log)
+    checks = settings.checks()[GOLD.name]
+    if rows is not None and table in (GOLD, GOLD_QUARANTINE) and checks:
+        instead = checked_files(lake, GOLD, checks, rows, (table,)).files.get(table.name, [])
+    elif rows is not None and table != GOLD_QUARANTINE:
+        instead = write_rows(rows.select(*table.names), snapshot.log)
+    else:
+        instead = []
     replace_rows(spark, snapshot, snapshot.files, gone, instead)
     return before - lake.snapshot(table).rows
 
@@ -189,10 +214,10 @@ def _derived(
         return latest(silver.read(spark).where(of_topics).select(*LATEST.names))
     if end is None:
         return None
-    if table == GOLD:
-        return gold(silver.read(spark).where(of_topics), FIRST, end, settings.deriving)
-    if table == LATE:
-        return late(silver.read(spark).where(of_topics), FIRST, end, settings.deriving)
+    name = "" if table == GOLD_QUARANTINE else windows_of(table)
+    if name is not None:
+        derive = late if table.name.startswith(LATE.name) else gold
+        return derive(silver.read(spark).where(of_topics), FIRST, end, settings.definitions()[name])
     if table == TRAFFIC:
         return traffic(bronze.read(spark).where(of_topics), FIRST, end)
     return members(bronze.read(spark), first_arrival(bronze) or FIRST, end)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.pipeline.derive.moments import moment
 from headwater.pipeline.jobs.settings import Settings
-from headwater.pipeline.jobs.windows import MINUTE, UNTIL, Spans, commit_span, first_arrival, narrowed
+from headwater.pipeline.jobs.windows import MINUTE, Spans, commit_span, first_arrival, narrowed
 from headwater.pipeline.lake.folder import Lake
+from headwater.pipeline.lake.made import UNTIL
 from headwater.pipeline.lake.writing import write_rows
 from headwater.pipeline.operations.advice import SPLIT, WEIGHTS, Basis, newest
 from headwater.pipeline.operations.members import members

@@ -11,22 +11,24 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.pipeline.jobs import accounts, bronze, landing, latest, live, operations, silver, windows
+from headwater.pipeline.jobs import accounts, bronze, landing, live, operations, requests, silver
 from headwater.pipeline.jobs.clocks import Answers, Clock, ask, clocks, slowest
+from headwater.pipeline.jobs.expectations import RuleFailed
+from headwater.pipeline.jobs.line import Line, former
+from headwater.pipeline.jobs.open_windows import OpenWindows
 from headwater.pipeline.jobs.ranges import remake_range
 from headwater.pipeline.jobs.remaking import (
     ACCOUNTED,
-    WINDOWED,
     ChangedSettings,
     Plan,
     Remaking,
+    can_be_cancelled,
     forget_plan,
-    left,
     settled_plan,
 )
 from headwater.pipeline.jobs.settings import Settings
@@ -36,7 +38,7 @@ from headwater.pipeline.lake.upkeep import LakeUpkeep
 from headwater.pipeline.mqtt.supervisor import send_away
 from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.progress import offsets
-from headwater.pipeline.tables import BRONZE, SILVER
+from headwater.pipeline.tables import BRONZE, SILVER, Table
 from headwater.store.reader import StoreError
 
 if TYPE_CHECKING:
@@ -45,6 +47,13 @@ if TYPE_CHECKING:
 
 MOST_FAILURES: Final = 5
 """In a row, of one step."""
+FIRST_SLICE: Final = 20_000
+SLICE: Final = 2.0
+"""Seconds that a slice of a remake is to take."""
+SLICE_OF_RANGE: Final = 200_000
+"""Rows that a slice of a range takes."""
+DECIDED_BY: Final = ("decoding", "deriving", "windows", "expectations")
+"""Settings that are read again when tables are to be made again."""
 BETWEEN_LOOKS: Final = 0.1
 """Seconds between two rounds that are to be the last ones."""
 log = logging.getLogger(__name__)
@@ -78,7 +87,8 @@ class Round:
 
 class Pipeline:
     """Use it as a context: the lake is locked and the query runs in between. Without `landing`, there is no query:
-    only what is behind bronze is made. By the plan `remake`, tables are made again meanwhile (`jobs.remaking`)."""
+    only what is behind bronze is made. By the plan `remake`, tables are made again meanwhile (`jobs.remaking`), and so
+    they are if a command asks for it (`jobs.requests`); then the settings are read again, by `reread`."""
 
     def __init__(
         self,
@@ -89,6 +99,7 @@ class Pipeline:
         landing: bool = True,
         remake: Plan | None = None,
         what: str = "pipeline run",
+        reread: Callable[[], Settings] | None = None,
     ) -> None:
         self.spark = spark
         self.lake = lake
@@ -106,6 +117,11 @@ class Pipeline:
         self.watchers: list[Callable[[Round], None]] = []
         """They are told of each round, by the thread that did it, and raise nothing."""
         self.rules = settings.rules()
+        self.line = Line(spark, lake, settings, self.rules)
+        """Fills the tables that readers see."""
+        self.building: Line | None = None
+        """Fills those that are made again."""
+        self._reread = reread
         self.addresses = Addresses(settings.source())
         self.queries: list[StreamingQuery] = []
         self._silent: dict[str, str] = {}
@@ -115,9 +131,10 @@ class Pipeline:
         self._failures: dict[str, int] = {}
         self._tidied = time.monotonic()
         self._upkeep = LakeUpkeep(lake)
-        self._paged = latest.paged_rows()
-        self._latest_after = 0.0
-        """Seconds by the monotonic clock before which `latest` is not written again."""
+        self._open = OpenWindows(lake, settings.provisional)
+        self._slice = FIRST_SLICE
+        """Messages that a step of a remake takes."""
+        self._range: Iterator[int] | None = None
         self._last = (0, time.monotonic())
         self._locked = contextlib.ExitStack()
 
@@ -125,7 +142,7 @@ class Pipeline:
         self._locked.enter_context(self.lake.writing(self.what))
         try:
             self.lake.keep(self.settings.upkeep)
-            self._plan()
+            self._plan(self.remake)
             if self.landing:
                 self._introduce()
             if self.landing:
@@ -143,13 +160,62 @@ class Pipeline:
         self.stop_landing()
         self._locked.close()
 
-    def _plan(self) -> None:
+    def _plan(self, wanted: Plan | None) -> None:
+        """What is to be made again, by the settings as they are now, and by which ones the other tables go on."""
         try:
-            self.remake = settled_plan(self.lake, self.settings, self.remake)
+            before = former(self.lake, self.settings)
+            self.remake = settled_plan(self.lake, self.settings, wanted)
         except ChangedSettings as error:
             raise PipelineError(str(error)) from None
-        if self.remake is not None and self.remake.is_whole:
-            self.remaking = Remaking(self.lake, self.settings, self.remake)
+        for checks in self.settings.checks().values():
+            for table in (*checks.tables, *checks.further):
+                self.lake.log(table)
+        self.line = Line(self.spark, self.lake, self.settings, self.rules)
+        if self.remake is None or not self.remake.is_whole:
+            return
+        self.remaking = Remaking(self.lake, self.settings, self.remake)
+        again = {table.name for table in self.remaking.tables}
+        self.building = Line(self.spark, self.remaking.beside, self.settings, self.rules, again.__contains__)
+        if before is None or not can_be_cancelled(self.lake, self.remake):
+            self.line.has = lambda name: name not in again
+        elif before is not self.settings:
+            self.line = Line(self.spark, self.lake, before, before.rules())
+
+    def _take_up(self) -> None:
+        """What a command asks for, if nothing else is being made again."""
+        asked = requests.take(self.lake)
+        if asked is None or (self.remake is not None and asked[1] is not None):
+            return
+        number, plan = asked
+        try:
+            if plan is None:
+                self._give_up()
+            else:
+                self._again(plan)
+            error = ""
+        except (PipelineError, LakeError, ValueError) as found:
+            error = str(found)
+        requests.answer(self.lake, requests.Answer(number, error))
+
+    def _again(self, plan: Plan) -> None:
+        before = self.settings, self.rules
+        if self._reread is not None:
+            fresh = self._reread()
+            self.settings = replace(self.settings, **{name: getattr(fresh, name) for name in DECIDED_BY})
+            self.rules = self.settings.rules()
+        try:
+            self._plan(plan)
+        except BaseException:
+            self.settings, self.rules = before
+            raise
+        log.info("makes again, as it was asked to: %s", ", ".join(plan.tables))
+
+    def _give_up(self) -> None:
+        if self.remake is not None and not can_be_cancelled(self.lake, self.remake):
+            raise PipelineError("some tables are made again already, and the others have to be")
+        forget_plan(self.lake)
+        self.settings, self.rules = self.line.settings, self.line.rules
+        self.remake = self.remaking = self.building = self._range = None
 
     def _introduce(self) -> None:
         """To the stores, under the lake's own name, and where it begins."""
@@ -161,11 +227,6 @@ class Pipeline:
             landing.begin(self.lake, self.settings)
         except StoreError as error:
             raise PipelineError(str(error)) from error
-
-    @property
-    def target(self) -> Lake:
-        """Whose tables the steps fill: those that are made again are built beside those that are there."""
-        return self.lake if self.remaking is None else self.remaking.beside
 
     def stop_landing(self) -> None:
         """A batch that is under way is finished by the next run."""
@@ -224,31 +285,47 @@ class Pipeline:
         return ask(self.addresses, self._silent)
 
     def _steps(self, asked: Answers, found: Round) -> Iterator[tuple[str, Callable[[int], Any]]]:
-        """In the order of the tables; those by windows of time only when the clocks allow it."""
-        spark, lake, deriving = self.spark, self.target, self.settings.deriving
+        """Those of the tables that readers see; then a slice of what is made again."""
+        self._take_up()
+        yield from self.line.steps(lambda of: self._clock(asked, self.lake, of), self.hurry)
+        found.final_until = self.line.final_until
+        if self.settings.advise and slowest(self._landed(asked)) is not None:
+            yield "advice", lambda _: operations.advice_step(self.spark, self.lake, self.settings)
+        if self._open.is_due or self.hurry:
+            yield "open", lambda _: self._open.step(self.line.settings.definitions())
         if self.remake is not None and not self.remake.is_whole:
             yield "remake", lambda _: self._remake_range()
-        yield "silver", lambda most: silver.step(spark, lake, self.rules, most)
-        if self.hurry or time.monotonic() >= self._latest_after:
-            yield "latest", self._latest
-        decoded = slowest(self._clocks(asked, lake.snapshot(SILVER).positions(silver.JOB)))
-        if self.remaking is not None:
-            decoded = self.remaking.clock(WINDOWED, decoded)
-        found.final_until = decoded
-        if decoded is not None:
-            yield "gold", lambda most: windows.gold_step(spark, lake, deriving, decoded, most)
-            yield "late", lambda most: windows.late_step(spark, lake, deriving, decoded, most)
-        landed = slowest(self._clocks(asked, lake.snapshot(BRONZE).positions(bronze.APP)))
-        if self.remaking is not None:
-            landed = self.remaking.clock(ACCOUNTED, landed)
-        if landed is not None:
-            yield "completeness", lambda most: accounts.completeness_step(spark, lake, landed, most)
-            yield "traffic", lambda most: accounts.traffic_step(spark, lake, landed, most)
-            yield "members", lambda most: operations.members_step(spark, lake, landed, most)
-            if self.settings.advise:
-                yield "advice", lambda _: operations.advice_step(spark, lake, self.settings)
-        if self.remaking is not None:
+        if self.building is not None:
+            for name, step in self.building.steps(self._building_clock(asked), hurry=True):
+                yield f"remake {name}", self._sliced(step)
             yield "remake", lambda _: self._take_place()
+
+    def _sliced(self, step: Callable[[int], Any]) -> Callable[[int], Any]:
+        """So much of a step that what is new waits for seconds only."""
+
+        def some(most: int) -> Any:
+            began = time.monotonic()
+            done = step(most if self.hurry else min(most, self._slice))
+            took = time.monotonic() - began
+            if isinstance(done, silver.Step) and done.messages >= self._slice // 2:
+                self._slice = max(FIRST_SLICE, int(done.messages * SLICE / max(took, 0.01)))
+            return done
+
+        return some
+
+    def _landed(self, asked: Answers) -> list[Clock]:
+        return self._clocks(asked, self.lake.snapshot(BRONZE).positions(bronze.APP))
+
+    def _clock(self, asked: Answers, lake: Lake, of: Collection[Table]) -> datetime | None:
+        """By which tables of windows, or of minutes, are final."""
+        if of is ACCOUNTED:
+            return slowest(self._landed(asked))
+        return slowest(self._clocks(asked, lake.snapshot(SILVER).positions(silver.JOB)))
+
+    def _building_clock(self, asked: Answers) -> Callable[[Collection[Table]], datetime | None]:
+        remaking = self.remaking
+        assert remaking is not None
+        return lambda of: remaking.clock(of, self._clock(asked, remaking.beside, of))
 
     def _take_place(self) -> int | None:
         """If all that is made again is whole, it is the tables from now on."""
@@ -257,20 +334,27 @@ class Pipeline:
         self.remaking.take_place()
         log.info("made again: %s", ", ".join(self.remaking.plan.tables))
         done = len(self.remaking.tables)
-        self.remaking = self.remake = None
+        self.remaking = self.remake = self.building = None
+        self.line = Line(self.spark, self.lake, self.settings, self.rules)
+        self._open = OpenWindows(self.lake, self.settings.provisional)
         return done
 
     def _remake_range(self) -> int | None:
-        """The next table of a plan for a range of time."""
-        plan = self.remake
-        if plan is None:
+        """The next slice of a plan for a range of time."""
+        if self.remake is None:
             return None
-        tables = left(self.lake, plan)
-        if tables:
-            return remake_range(self.spark, self.lake, self.settings, self.rules, plan, tables[0])
-        forget_plan(self.lake)
-        self.remake = None
-        return None
+        if self._range is None:
+            most = self.settings.most_rows if self.hurry else SLICE_OF_RANGE
+            self._range = remake_range(self.spark, self.lake, self.settings, self.rules, self.remake, most)
+        try:
+            done = next(self._range, None)
+        except BaseException:
+            self._range = None  # it begins the table anew
+            raise
+        if done is None:
+            forget_plan(self.lake)
+            self.remake = self._range = None
+        return done
 
     def _clocks(self, asked: Answers, there: dict[str, int]) -> list[Clock]:
         """`there` is what a table has of each store. If it has all that bronze has, it has all that was read."""
@@ -295,7 +379,7 @@ class Pipeline:
             done = step()
         except Exception as error:
             self._failures[name] = failures = self._failures.get(name, 0) + 1
-            if failures >= MOST_FAILURES or isinstance(error, LakeError):
+            if failures >= MOST_FAILURES or isinstance(error, LakeError | RuleFailed):
                 raise PipelineError(f"{name}: {first_words(str(error))}") from error
             found.failed[name] = first_words(str(error))
             log.warning("%s failed (%d of %d times in a row): %s", name, failures, MOST_FAILURES, found.failed[name])
@@ -303,13 +387,6 @@ class Pipeline:
         self._failures.pop(name, None)
         if done is not None:
             found.did[name] = done.messages if isinstance(done, silver.Step) else done
-
-    def _latest(self, most: int) -> int | None:
-        done = latest.step(self.spark, self.target, most, self._paged)
-        if done is None:
-            return None
-        self._latest_after = time.monotonic() + self.settings.upkeep.pause(done.bytes)
-        return done.changed
 
     def _tidy(self) -> int | None:
         """How many files were merged or removed; None: there was nothing to do."""
@@ -338,7 +415,7 @@ class Pipeline:
         landed = table.positions(bronze.APP)
         states = self._clocks(asked, landed)
         found.lag = {each.store: each.lag for each in states}
-        decoded = self.target.snapshot(SILVER).positions(silver.JOB)
+        decoded = self.lake.snapshot(SILVER).positions(silver.JOB)
         found.behind = sum(max(0, last - decoded.get(store, 0)) for store, last in landed.items())
         reached = slowest(states)
         found.lag_seconds = None if reached is None else max(0.0, (datetime.now(UTC) - reached).total_seconds())

@@ -5,9 +5,9 @@ those were (`lake.made`). A start with other ones would go on with rows that mea
 the table is made again.
 
 What is made again is built beside the old one, by the same steps that made that: they are given a lake in which those
-tables lie elsewhere (`Beside`). Landing goes on, and whoever reads reads the old ones. When the new ones go as far
-as the old ones did, each takes its place in one commit. Until all have, the plan is in the lake: who is killed goes on
-with it. What fails leaves the old tables as they are.
+tables lie elsewhere (`Beside`). Landing goes on, and so do the old ones (`jobs.line`), which are what is read. When
+the new ones go as far as the old ones do, each takes its place in one commit. Until all have, the plan is in the lake:
+who is killed goes on with it. What fails leaves the old tables as they are.
 
 Of a range of time, the rows are computed anew and replaced in one commit of the table, in place (`jobs.ranges`).
 
@@ -25,15 +25,18 @@ from typing import Any, Final
 
 from headwater.objects import Missing
 from headwater.pipeline.derive.moments import exact, final_until, moment
+from headwater.pipeline.derive.settings import Settings as Deriving
+from headwater.pipeline.expectations.rule import deciding as deciding_rules
 from headwater.pipeline.jobs import latest, silver
 from headwater.pipeline.jobs.inference import adopt
 from headwater.pipeline.jobs.settings import Settings
-from headwater.pipeline.jobs.windows import MINUTE, UNTIL, Spans, first_arrival, gold_span
+from headwater.pipeline.jobs.windows import MINUTE, Spans, first_arrival, gold_span
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import Positions
 from headwater.pipeline.lake.made import (
     REMADE,
     SETTINGS,
+    UNTIL,
     Made,
     differences,
     made_with,
@@ -44,34 +47,50 @@ from headwater.pipeline.lake.made import (
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.tables import (
     BRONZE,
-    BY_NAME,
     COMPLETENESS,
+    DROPPED,
     GOLD,
+    GOLD_QUARANTINE,
+    GOLD_RULES,
     LATE,
     LATEST,
     MEMBERS,
+    OUTCOMES,
     QUARANTINE,
     SILVER,
+    SILVER_RULES,
     TRAFFIC,
     Table,
+    gold_of,
+    late_of,
+    named,
+    table_of,
+    windows_of,
 )
 
-DECODED: Final = (SILVER, QUARANTINE, GOLD, LATE, LATEST)
+BESIDE_SILVER: Final = (DROPPED, SILVER_RULES)
+BESIDE_GOLD: Final = (GOLD_QUARANTINE, GOLD_RULES)
+OPTIONAL: Final = (*BESIDE_SILVER, *BESIDE_GOLD, OUTCOMES)
+"""Tables that there are only if there are expectations."""
+DECODED: Final = (*BESIDE_SILVER, SILVER, QUARANTINE, *BESIDE_GOLD, GOLD, LATE, LATEST, OUTCOMES)
 BEHIND: Final[dict[str, tuple[Table, ...]]] = {
-    SILVER.name: DECODED,
-    QUARANTINE.name: DECODED,
-    **{table.name: (table,) for table in (GOLD, LATE, LATEST, COMPLETENESS, TRAFFIC, MEMBERS)},
+    **{table.name: DECODED for table in (SILVER, QUARANTINE, *BESIDE_SILVER)},
+    **{table.name: (*BESIDE_GOLD, GOLD) for table in (GOLD, *BESIDE_GOLD)},
+    **{table.name: (table,) for table in (LATE, LATEST, OUTCOMES, COMPLETENESS, TRAFFIC, MEMBERS)},
 }
 """Tables that can be made again, and what has to be with each: what is made of it, or in one pass with it."""
 JOBS: Final = {
     SILVER.name: silver.JOB,
     QUARANTINE.name: silver.JOB,
+    DROPPED.name: silver.JOB,
+    SILVER_RULES.name: silver.JOB,
     LATEST.name: latest.JOB,
     COMPLETENESS.name: COMPLETENESS.name,
 }
 """Whose positions the commits of a table say, if they say any."""
 PLAN: Final = "remaking.json"
 BUILDING: Final = "building"
+EXPECTED: Final = "expectations"
 FLAGS: Final = ("gap", "flatline", "jump_factor", "jump_readings", "jump_absolute")
 
 
@@ -87,11 +106,13 @@ def involved(names: Iterable[str]) -> list[Table]:
     """The tables that are made again if these are to be. Raises NotDerived."""
     chosen: dict[str, Table] = {}
     for name in names:
-        if name not in BEHIND:
-            why = "is what came, and cannot be made again" if name in BY_NAME else "is no table"
+        table = table_of(name)
+        if table is None or (name not in BEHIND and windows_of(table) is None):
+            why = "is no table" if table is None else "is what came, and cannot be made again"
             raise NotDerived(f"{name} {why}; those that can be are {', '.join(BEHIND)}")
-        chosen |= {table.name: table for table in BEHIND[name]}
-    return [table for table in (*DECODED, COMPLETENESS, TRAFFIC, MEMBERS) if table.name in chosen]
+        chosen |= {each.name: each for each in BEHIND.get(name, (table,))}
+    known = [table for table in (*DECODED, COMPLETENESS, TRAFFIC, MEMBERS) if table.name in chosen]
+    return [*known, *(table for name, table in sorted(chosen.items()) if name not in BEHIND)]
 
 
 # ---- with which settings -----------------------------------------------------------------------------------------
@@ -99,11 +120,17 @@ def involved(names: Iterable[str]) -> list[Table]:
 
 def deciding(settings: Settings) -> dict[str, Made]:
     """Of each table the settings that decide what its rows are."""
-    decoding = settings.rules().said
-    deriving = asdict(settings.deriving)
-    windows = {**decoding, **{name: deriving[name] for name in ("window", "lateness")}}
+    given = settings.expectations
+    decoding = {**settings.rules().said, EXPECTED: deciding_rules(given, SILVER.name)}
     made: dict[str, Made] = {table.name: decoding for table in (SILVER, QUARANTINE, LATEST)}
-    return {**made, GOLD.name: {**windows, **{name: deriving[name] for name in FLAGS}}, LATE.name: windows}
+    rules = [*decoding[EXPECTED], *deciding_rules(given, GOLD.name)]
+    for name, definition in settings.definitions().items():
+        deriving = asdict(definition)
+        windows = {**decoding, **{each: deriving[each] for each in ("window", "lateness")}}
+        flags = {each: deriving[each] for each in FLAGS}
+        made[gold_of(name).name] = {**windows, **flags, EXPECTED: decoding[EXPECTED] if name else rules}
+        made[late_of(name).name] = windows
+    return made
 
 
 Differences = dict[str, tuple[Any, Any]]
@@ -114,14 +141,16 @@ def changed(tables: Mapping[str, Snapshot], settings: Settings) -> dict[str, Dif
     """Of these tables, those that were made with other settings."""
     made = deciding(settings)
     found = {name: made_with(table.log, table.view) or {} for name, table in tables.items() if name in made}
-    compared = {name: differences(before, made[name]) for name, before in found.items()}
+    compared = {
+        name: differences({EXPECTED: [], **before} if before else before, made[name]) for name, before in found.items()
+    }
     return {name: differs for name, differs in compared.items() if differs}
 
 
 def note_settings(lake: Lake, settings: Settings) -> None:
     """A table of which nobody has noted it is noted to be made with these: it is new, or from before this was noted."""
     for name, made in deciding(settings).items():
-        log = lake.log(BY_NAME[name])
+        log = lake.log(named(name))
         if log.look().note(SETTINGS) is None:
             if name == SILVER.name:
                 adopt(lake, settings.rules())
@@ -213,7 +242,7 @@ def settled_plan(lake: Lake, settings: Settings, wanted: Plan | None) -> Plan | 
         plan = wanted.beside(plan)
     note_settings(lake, settings)
     other = changed(lake.existing(), settings)
-    covered = set() if plan is None or not plan.is_whole else set(plan.tables)
+    covered = set() if plan is None or not plan.is_whole else {table.name for table in planned(lake, plan)}
     if other.keys() - covered:
         if settings.changed_settings != "remake":
             raise refusal(other)
@@ -227,16 +256,24 @@ def settled_plan(lake: Lake, settings: Settings, wanted: Plan | None) -> Plan | 
 
 def left(lake: Lake, plan: Plan) -> list[Table]:
     """The tables of a plan that were not made again yet."""
-    return [table for table in involved(plan.tables) if _number(lake, table.name) != plan.number]
+    return [table for table in planned(lake, plan) if _number(lake, table.name) != plan.number]
+
+
+def planned(lake: Lake, plan: Plan) -> list[Table]:
+    """The tables of a plan that there are; with silver, those of all windows."""
+    there = {table.name: table for table in lake.tables()}
+    known = [table for table in involved(plan.tables) if table not in OPTIONAL or table.name in there]
+    further = [table for table in there.values() if windows_of(table) is not None and SILVER in known]
+    return [*known, *(table for table in further if table not in known)]
 
 
 def can_be_cancelled(lake: Lake, plan: Plan) -> bool:
     """No table was made again yet of which the others would have to be made."""
-    return len(left(lake, plan)) == len(plan.tables)
+    return len(left(lake, plan)) == len(planned(lake, plan))
 
 
 def _number(lake: Lake, name: str) -> int | None:
-    return lake.log(BY_NAME[name]).look().note(REMADE)
+    return lake.log(named(name)).look().note(REMADE)
 
 
 # ---- building ----------------------------------------------------------------------------------------------------
@@ -262,8 +299,9 @@ class Remaking:
         self.lake = lake
         self.settings = settings
         self.plan = plan
-        self.tables = left(lake, plan)
         self._made = deciding(settings)
+        self.tables = [table for table in left(lake, plan) if windows_of(table) is None or table.name in self._made]
+        """What definitions that are gone have left is left as it is."""
         self.beside = Beside(lake, self.tables, plan.number)
         for table in self.tables:
             self._prepare(table)
@@ -284,7 +322,7 @@ class Remaking:
     def clock(self, of: Collection[Table], found: datetime | None) -> datetime | None:
         """The clock for tables that are built: at least that by which the old ones were made, if what they are
         made of goes as far as it did then."""
-        floors = [self._floor(table) for table in self.tables if table in of]
+        floors = [self._floor(table) for table in self.tables if (table in ACCOUNTED) == (of is ACCOUNTED)]
         known = [each for each in (found, *floors) if each is not None]
         if not known or (SILVER in self.tables and of != ACCOUNTED and not self._has_positions(SILVER)):
             return found
@@ -292,7 +330,9 @@ class Remaking:
 
     def is_whole(self) -> bool:
         """Each goes as far as the one whose place it is to take."""
-        return all(self._has_positions(table) and self._has_spans(table) for table in self.tables)
+        filled = [table for table in OPTIONAL if table in self.settings.checks()[SILVER.name].further]
+        tables = [table for table in self.tables if table not in OPTIONAL or table in filled]
+        return all(self._has_positions(table) and self._has_spans(table) for table in tables)
 
     def take_place(self) -> None:
         """The new tables are the tables."""
@@ -303,6 +343,8 @@ class Remaking:
                 notes[SETTINGS] = remember(log, self._made[table.name])
             floor = self._floor(table)
             until = built.note(UNTIL)
+            if until is None and table in BESIDE_GOLD:
+                until = self.beside.snapshot(GOLD).note(UNTIL)
             if until is None and floor is not None:  # nothing is final by these windows, and something was
                 until = exact(final_until(floor, *self._length(table)))
             if until is not None:
@@ -313,18 +355,23 @@ class Remaking:
 
     def _floor(self, table: Table) -> datetime | None:
         """Before this, everything had arrived when the old table was made: its end, and the lateness it allowed."""
+        table = GOLD if table in BESIDE_GOLD else table
         log = self.lake.log(table)
         seen = log.look()
         until = seen.note(UNTIL)
         if until is None:
             return None
-        lateness = (made_with(log, seen) or {}).get("lateness", 0.0) if table == GOLD else 0.0
+        lateness = (made_with(log, seen) or {}).get("lateness", 0.0) if _has_windows(table) else 0.0
         return moment(until) + timedelta(seconds=lateness)
 
     def _length(self, table: Table) -> tuple[int, float]:
         """Of a span of a table, and the lateness that it allows."""
-        deriving = self.settings.deriving
-        return (deriving.window, deriving.lateness) if table == GOLD else (MINUTE, 0.0)
+        deriving = self._definition(GOLD if table in BESIDE_GOLD else table)
+        return (MINUTE, 0.0) if deriving is None else (deriving.window, deriving.lateness)
+
+    def _definition(self, table: Table) -> Deriving | None:
+        """Of the windows of a table."""
+        return self.settings.definitions()[windows_of(table) or ""] if _has_windows(table) else None
 
     def _has_positions(self, table: Table) -> bool:
         job = JOBS.get(table.name, table.name)
@@ -336,12 +383,18 @@ class Remaking:
         floor = self._floor(table)
         if floor is None:
             return True
-        if table == GOLD:
-            return gold_span(self.beside, self.settings.deriving, floor) is None
-        input = self.beside.snapshot(SILVER if table == LATE else BRONZE)
+        definition = self._definition(table)
+        if definition is not None:
+            return gold_span(self.beside, definition, floor, table) is None
+        input = self.beside.snapshot(SILVER if windows_of(table) is not None else BRONZE)
         return Spans(table, MINUTE).next(self.beside, floor, first_arrival(input)) is None
+
+
+def _has_windows(table: Table) -> bool:
+    """And not what came too late for them."""
+    return windows_of(table) is not None and table.name.startswith(GOLD.name)
 
 
 ACCOUNTED: Final = (COMPLETENESS, TRAFFIC, MEMBERS)
 """Tables that are made of bronze by minutes."""
-WINDOWED: Final = (GOLD, LATE)
+WINDOWED: Final = (GOLD, LATE, OUTCOMES)

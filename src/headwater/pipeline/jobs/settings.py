@@ -12,18 +12,28 @@ from typing import Any, Final
 
 from headwater.pipeline.catalogs.settings import Catalog, Iceberg, catalogs_from
 from headwater.pipeline.decoding import Rules
+from headwater.pipeline.decoding.json_schema import with_schema
+from headwater.pipeline.derive.settings import MOST_DEFINITIONS, definition_of
 from headwater.pipeline.derive.settings import Settings as Deriving
+from headwater.pipeline.expectations.checking import Checks
+from headwater.pipeline.expectations.rule import expectations_of
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
 from headwater.pipeline.monitoring.settings import Settings as Monitoring
 from headwater.pipeline.operations.settings import Settings as Advising
 from headwater.pipeline.source.settings import Settings as Source
 from headwater.pipeline.source.settings import read_settings
 from headwater.pipeline.spark_settings import read_spark
+from headwater.pipeline.tables import GOLD, SILVER
 from headwater.suggestion import unknown
 
 URL: Final = "http://localhost:8080"
+LISTS: Final = ("decoding", "expectations", "windows")
+"""Settings that are tables of TOML, any number of each."""
 ON_CHANGE: Final = ("refuse", "remake")
 ON_OTHERS: Final = ("refuse", "allow")
+
+
+HERE: Final = Path()
 
 
 class SettingsError(ValueError):
@@ -40,6 +50,8 @@ class Settings:
     refused if another engine has written to a table (`other_engines`: refuse).
     With other `decoding` or `deriving` than tables were made with, a start is refused (`changed_settings`: refuse), or
     makes them again (remake).
+    `windows` are further definitions of windows, each with a table of its own. Windows that are not final are written
+    anew every `provisional` seconds, at most; 0: never.
     With `live_broker` (`mqtt://host:port`), what comes by MQTT is compared with what was stored. With `advise`, nodes
     get advice by `advising`, for which the token has to be theirs (`rest.token`); `stored_filters` are what they
     store by. `spark` are settings of Spark by their whole names."""
@@ -69,6 +81,9 @@ class Settings:
     advise: bool = False
     stored_filters: tuple[str, ...] = ("#",)
     decoding: tuple[Mapping[str, Any], ...] = ()
+    expectations: tuple[Mapping[str, Any], ...] = ()
+    windows: tuple[Mapping[str, Any], ...] = ()
+    provisional: float = 2.0
     deriving: Deriving = field(default_factory=Deriving)
     advising: Advising = field(default_factory=Advising)
     upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
@@ -115,10 +130,32 @@ class Settings:
         """How payloads are decoded. A clock is wrong where windows say so."""
         return Rules.from_settings(self.decoding, ahead=self.deriving.clock_ahead, behind=self.deriving.clock_behind)
 
+    def definitions(self) -> dict[str, Deriving]:
+        """Of windows, by name; that of `deriving` is "". Raises ValueError."""
+        found = {"": self.deriving}
+        for number, given in enumerate(self.windows, 1):
+            try:
+                name, made = definition_of(given, self.deriving)
+                if name in found:
+                    raise SettingsError(f"another definition has the name {name}")
+            except ValueError as error:
+                raise SettingsError(f"windows {number}: {error}") from error
+            found[name] = made
+        if len(found) > MOST_DEFINITIONS + 1:
+            raise SettingsError(f"there are {len(found) - 1} definitions of windows; there may be {MOST_DEFINITIONS}")
+        return found
+
+    def checks(self) -> dict[str, Checks]:
+        """What is expected of each table. Raises ExpectationError."""
+        own = {table.name: {each.name: each.type for each in table.columns} for table in (SILVER, GOLD)}
+        columns = {**own, SILVER.name: {**own[SILVER.name], **self.rules().columns}} if self.expectations else own
+        made = expectations_of(self.expectations, columns)
+        return {name: Checks(tuple(each for each in made if each.table == name)) for name in own}
+
 
 def read_file(path: Path) -> Settings:
-    """From TOML: the fields by their names, `[[decoding]]` a rule each, `[deriving]`, `[advising]`, `[upkeep]`,
-    `[monitoring]` and `[spark]`.
+    """From TOML: the fields by their names, `[[decoding]]`, `[[expectations]]` and `[[windows]]` one each,
+    `[deriving]`, `[advising]`, `[upkeep]`, `[monitoring]` and `[spark]`.
     Raises SettingsError."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -127,13 +164,14 @@ def read_file(path: Path) -> Settings:
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is no TOML: {error}") from None
     try:
-        return make_settings(given)
+        return make_settings(given, path.absolute().parent)
     except ValueError as error:
         raise SettingsError(f"{path}: {error}") from error
 
 
-def make_settings(given: Mapping[str, Any]) -> Settings:
-    """Raises ValueError, which says what is wrong."""
+def make_settings(given: Mapping[str, Any], folder: Path = HERE) -> Settings:
+    """Files that are named are in this folder, unless their path is absolute. Raises ValueError, which says what is
+    wrong."""
     known = [each.name for each in fields(Settings)]
     for name in given:
         if name not in known:
@@ -141,10 +179,14 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
     values = dict(given)
     if "urls_file" in values:  # then only what is in it, unless there are `urls` as well
         values.setdefault("urls", ())
-    for name in ("urls", "without", "live_topics", "stored_filters", "decoding"):
+    for name in ("urls", "without", "live_topics", "stored_filters", *LISTS):
         if name in values:
             found = values[name]
+            if name in LISTS and not isinstance(found, list | tuple):
+                raise SettingsError(f"{name} is a list of tables: [[{name}]]")
             values[name] = (found,) if isinstance(found, str) else tuple(found)
+    if "decoding" in values:
+        values["decoding"] = tuple(with_schema(each, folder) for each in values["decoding"])
     for each in fields(Settings):
         if each.name in values and isinstance(each.default, bool | int | float):
             _check_number(each.name, values[each.name], each.default)
@@ -175,6 +217,8 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
     settings = Settings(**values)
     settings.source()
     settings.rules()
+    settings.checks()
+    settings.definitions()
     return settings
 
 

@@ -2,7 +2,8 @@
 
 Theory. The step reads the positions behind those that both tables contain, up to those that bronze contains, and writes
 both tables in one pass. They are two transactions. If it dies between them, the next step finds one table ahead of the
-other: it decodes the same range again for the one that lacks it, and leaves the other alone.
+other: it decodes the same range again for the one that lacks it, and leaves the other alone. With expectations, tables
+beside silver are filled in the same pass, and committed before it (`jobs.expectations`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headwater.pipeline.decoding import Rules, decode
+from headwater.pipeline.expectations.checking import NO_CHECKS, Checks, check_readings
 from headwater.pipeline.jobs.bronze import APP as BRONZE_APP
+from headwater.pipeline.jobs.expectations import commit_beside, refuse_failed, take_up
 from headwater.pipeline.jobs.inference import decide, known_columns
 from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import Log, Positions
 from headwater.pipeline.lake.types import SPARK
-from headwater.pipeline.lake.writing import write_tables
-from headwater.pipeline.tables import BRONZE, QUARANTINE, SILVER
+from headwater.pipeline.lake.writing import Written, write_tables
+from headwater.pipeline.tables import BRONZE, DROPPED, QUARANTINE, SILVER, SILVER_RULES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,12 +43,17 @@ class Step:
     quarantined: int
 
 
-def step(spark: SparkSession, lake: Lake, rules: Rules, most: int) -> Step | None:
-    """Decode up to so many messages; None: there is nothing new."""
+def step(spark: SparkSession, lake: Lake, rules: Rules, most: int, checks: Checks = NO_CHECKS) -> Step | None:
+    """Decode up to so many messages; None: there is nothing new. Raises RuleFailed."""
     bronze = lake.snapshot(BRONZE)
-    logs = {table.name: lake.log(table) for table in TARGETS}
+    targets = (*checks.tables, *TARGETS)
+    logs = {table.name: lake.log(table) for table in targets}
     seen = {name: log.look() for name, log in logs.items()}
     done = {name: view.positions(JOB) for name, view in seen.items()}
+    least = {store: min(done[table.name].get(store, 0) for table in TARGETS) for store in done[SILVER.name]}
+    for table in checks.tables:
+        name = table.name
+        seen[name], done[name] = take_up(logs[name], seen[name], JOB, done[name], least)
     ranges = pending(bronze.positions(BRONZE_APP), done.values(), most)
     if not ranges:
         return None
@@ -53,11 +61,12 @@ def step(spark: SparkSession, lake: Lake, rules: Rules, most: int) -> Step | Non
     rows = bronze.read_positions(spark, ranges)
     lacking = {name: log for name, log in logs.items() if any(done[name].get(s, 0) < end for s, end in ends.items())}
     before = {store: after for store, (after, _) in ranges.items()}
-    written = decoded(lake, rows, rules, lacking, before)
-    for name, log in lacking.items():
-        log.commit(written.get(name, []), {}, job=JOB, positions=ends, seen=seen[name])
+    written = decoded(lake, rows, rules, lacking, before, checks)
+    for table in targets:
+        if table.name in lacking:
+            commit_beside(lake, table, written, JOB, ends, seen[table.name])
     left = sum(bronze.positions(BRONZE_APP).values()) - sum(ends.values())
-    quarantined = sum(file.rows for file in written.get(QUARANTINE.name, []))
+    quarantined = sum(file.rows for file in written.files.get(QUARANTINE.name, []))
     return Step(sum(last - after for after, last in ranges.values()), max(0, left), quarantined)
 
 
@@ -76,15 +85,22 @@ def pending(there: Positions, done: Iterable[Positions], most: int) -> dict[str,
 
 
 def decoded(
-    lake: Lake, rows: DataFrame, rules: Rules, logs: Mapping[str, Log], behind: Positions
-) -> dict[str, list[WrittenFile]]:
-    """Files of the tables, which no commit names yet. Columns that payloads bring are decided here, for good
+    lake: Lake,
+    rows: DataFrame,
+    rules: Rules,
+    logs: Mapping[str, Log],
+    behind: Positions,
+    checks: Checks = NO_CHECKS,
+) -> Written:
+    """Files of the tables, which no commit names yet, and counts. Columns that payloads bring are decided for good
     (`jobs.inference`): two executors may have taken the same new one for different types, or have found more than there
-    may be; then all decode again by the decision."""
-    places = {name: (log.place, log.partition) for name, log in logs.items()}
+    may be; then all decode again by the decision. Raises RuleFailed."""
+    names = tuple(logs)
+    places = {name: (log.place, log.partition) for name, log in logs.items() if name != SILVER_RULES.name}
     known = rules.knowing(known_columns(lake, rules))
-    written = write_tables(rows, partial(_split, known, tuple(places)), places)
-    types = _types(written.get(SILVER.name, []))
+    written = write_tables(rows, partial(_split, known, checks, names), places)
+    refuse_failed(written.told, checks)
+    types = _types(written.files.get(SILVER.name, []))
     new = {name: "string" if "string" in found else found[0] for name, found in types.items()}
     new = {name: type for name, type in sorted(new.items()) if name not in known.columns}
     if not known.infers or not new:
@@ -95,13 +111,19 @@ def decoded(
     decide(lake, rules, new, behind)
     if agreed:
         return written
-    return write_tables(rows, partial(_split, known.knowing(new, closed=True), tuple(places)), places)
+    return write_tables(rows, partial(_split, known.knowing(new, closed=True), checks, names), places)
 
 
-def _split(rules: Rules, names: Sequence[str], batch: pa.RecordBatch) -> Iterable[tuple[str, pa.RecordBatch]]:
+def _split(
+    rules: Rules, checks: Checks, names: Sequence[str], batch: pa.RecordBatch
+) -> Iterable[tuple[str, pa.RecordBatch]]:
     decoded = decode(batch, rules)
-    both = ((SILVER.name, decoded.readings), (QUARANTINE.name, decoded.quarantined))
-    return [(name, part) for name, part in both if name in names]
+    both = [(SILVER.name, decoded.readings), (QUARANTINE.name, decoded.quarantined)]
+    if checks:
+        found = check_readings(batch, decoded, checks)
+        both = [(SILVER.name, found.readings), (QUARANTINE.name, found.quarantined)]
+        both += [(DROPPED.name, found.dropped), (SILVER_RULES.name, found.counts)]
+    return [(name, part) for name, part in both if name in names or name == SILVER_RULES.name]
 
 
 def _types(files: Sequence[WrittenFile]) -> dict[str, list[str]]:

@@ -18,26 +18,41 @@ from headwater.objects.arrow import source
 from headwater.pipeline.derive.moments import moment
 from headwater.pipeline.jobs import bronze, latest, silver
 from headwater.pipeline.jobs.clocks import Answers, ask, clocks
-from headwater.pipeline.jobs.remaking import changed, in_words, stored_plan
+from headwater.pipeline.jobs.expectations import RuleCount, rule_counts
+from headwater.pipeline.jobs.remaking import changed, in_words, planned, stored_plan
 from headwater.pipeline.jobs.settings import Settings
-from headwater.pipeline.jobs.windows import UNTIL
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.holder import Holder
 from headwater.pipeline.lake.log import Positions
+from headwater.pipeline.lake.made import UNTIL
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.options import OptionError
 from headwater.pipeline.source.addresses import Addresses
 from headwater.pipeline.source.settings import Settings as Source
-from headwater.pipeline.tables import BRONZE, COMPLETENESS, GOLD, LATEST, QUARANTINE, SILVER
+from headwater.pipeline.tables import (
+    BRONZE,
+    COMPLETENESS,
+    DROPPED,
+    GOLD,
+    LATEST,
+    OUTCOMES,
+    QUARANTINE,
+    SILVER,
+    SILVER_RULES,
+    Table,
+)
 
 JOBS: Final = {
     BRONZE.name: bronze.APP,
     SILVER.name: silver.JOB,
     QUARANTINE.name: silver.JOB,
+    DROPPED.name: silver.JOB,
+    SILVER_RULES.name: silver.JOB,
     LATEST.name: latest.JOB,
     COMPLETENESS.name: COMPLETENESS.name,
 }
 """Tables whose commits say positions, and whose notes those are."""
+WAYS: Final = ("messages", "silver", "quarantine", "dropped", "unaccounted")
 COUNTS: Final = ("made", "live", "recovered", "duplicate", "erased", "lost")
 
 
@@ -81,6 +96,9 @@ class Status:
     """Tables that were made with other settings, with those in words."""
     remaking: tuple[str, ...] = ()
     """Tables that are made again."""
+    rules: list[RuleCount] = field(default_factory=list)
+    outcomes: dict[str, int] = field(default_factory=dict)
+    """Of messages, where they went; empty if there are no expectations of silver."""
 
     @property
     def rows(self) -> int:
@@ -125,7 +143,9 @@ def look(lake: Lake, source: Source | None, now: datetime | None = None, setting
         stores,
         silent,
         {name: in_words(differs) for name, differs in other.items()},
-        () if plan is None else plan.tables,
+        () if plan is None else tuple(table.name for table in planned(lake, plan)),
+        rule_counts(lake),
+        _sums(lake, OUTCOMES, WAYS),
     )
 
 
@@ -161,9 +181,13 @@ def _stores(landing: Snapshot, tables: Mapping[str, TableStatus], answers: Answe
 def totals(lake: Lake) -> dict[str, int]:
     """Of the completeness of all stores: made, live, recovered, duplicate, erased, lost; empty if there are no minutes
     yet."""
-    snapshot = lake.existing().get(COMPLETENESS.name)
-    rows = None if snapshot is None else _read(snapshot, snapshot.files, COUNTS)
-    return {} if rows is None else {name: pc.sum(rows[name]).as_py() or 0 for name in COUNTS}
+    return _sums(lake, COMPLETENESS, COUNTS)
+
+
+def _sums(lake: Lake, table: Table, names: tuple[str, ...]) -> dict[str, int]:
+    snapshot = lake.existing().get(table.name)
+    rows = None if snapshot is None else _read(snapshot, snapshot.files, names)
+    return {} if rows is None else {name: pc.sum(rows[name]).as_py() or 0 for name in names}
 
 
 def last_windows(lake: Lake, most: int) -> list[dict[str, Any]]:

@@ -10,24 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headwater.pipeline.derive.belonging import arrivals
 from headwater.pipeline.derive.gold import gold
 from headwater.pipeline.derive.late import late
 from headwater.pipeline.derive.moments import exact, final_until, moment
+from headwater.pipeline.derive.outcomes import outcomes
 from headwater.pipeline.derive.settings import Settings
+from headwater.pipeline.expectations.checking import NO_CHECKS, Checks
+from headwater.pipeline.jobs.expectations import checked_span, commit_windows
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import LakeError, Positions
+from headwater.pipeline.lake.made import UNTIL
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.lake.writing import write_rows
-from headwater.pipeline.tables import GOLD, LATE, SILVER, Table
+from headwater.pipeline.tables import BRONZE, DROPPED, GOLD, LATE, OUTCOMES, QUARANTINE, SILVER, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-UNTIL: Final = "until"
-"""The note: microseconds since 1970 before which everything is in the table."""
 MINUTE: Final = 60
 
 
@@ -48,11 +51,19 @@ class Spans:
         return None if begin is None or begin >= end else (begin, end)
 
 
-def gold_step(spark: SparkSession, lake: Lake, settings: Settings, clock: datetime, most: int) -> int | None:
+def gold_step(
+    spark: SparkSession,
+    lake: Lake,
+    settings: Settings,
+    clock: datetime,
+    most: int,
+    checks: Checks = NO_CHECKS,
+    table: Table = GOLD,
+) -> int | None:
     """Windows that have become final; how many rows, or None if there are none. The range is halved until about `most`
-    readings are read."""
+    readings are read. Raises RuleFailed."""
     silver = lake.snapshot(SILVER)
-    span = gold_span(lake, settings, clock)
+    span = gold_span(lake, settings, clock, table)
 
     def bounds(start: datetime, end: datetime) -> tuple[datetime, datetime]:
         low, high = arrivals(start, end, settings)
@@ -63,28 +74,49 @@ def gold_step(spark: SparkSession, lake: Lake, settings: Settings, clock: dateti
 
     if span is None:
         return None
-    return commit_span(lake, GOLD, narrowed(silver, span, settings.window, bounds, most), derive)
+    return commit_span(lake, table, narrowed(silver, span, settings.window, bounds, most), derive, checks=checks)
 
 
-def gold_span(lake: Lake, settings: Settings, clock: datetime) -> tuple[datetime, datetime] | None:
+def gold_span(lake: Lake, settings: Settings, clock: datetime, table: Table = GOLD) -> tuple[datetime, datetime] | None:
     """What is next: from where gold ends to where windows are final; None if that is nothing."""
     first = first_arrival(lake.snapshot(SILVER))
     early = timedelta(seconds=settings.window + settings.lateness)
-    spans = Spans(GOLD, settings.window, settings.lateness)
+    spans = Spans(table, settings.window, settings.lateness)
     return spans.next(lake, clock, None if first is None else first - early)
 
 
-def late_step(spark: SparkSession, lake: Lake, settings: Settings, clock: datetime, most: int) -> int | None:
+def late_step(
+    spark: SparkSession, lake: Lake, settings: Settings, clock: datetime, most: int, table: Table = LATE
+) -> int | None:
     """The same for what came too late, by minutes of arrival."""
     silver = lake.snapshot(SILVER)
-    span = Spans(LATE, MINUTE).next(lake, clock, first_arrival(silver))
+    span = Spans(table, MINUTE).next(lake, clock, first_arrival(silver))
     if span is None:
         return None
 
     def derive(start: datetime, end: datetime) -> DataFrame:
         return late(silver.read_between(spark, "arrival", start, end), start, end, settings)
 
-    return commit_span(lake, LATE, narrowed(silver, span, MINUTE, lambda *both: both, most), derive)
+    return commit_span(lake, table, narrowed(silver, span, MINUTE, lambda *both: both, most), derive)
+
+
+def outcomes_step(spark: SparkSession, lake: Lake, clock: datetime, most: int) -> int | None:
+    """Where the messages of the minutes went that are over in every store, and that silver has."""
+    bronze = lake.snapshot(BRONZE)
+    span = Spans(OUTCOMES, MINUTE).next(lake, clock, first_arrival(bronze))
+    if span is None:
+        return None
+    return commit_span(
+        lake, OUTCOMES, narrowed(bronze, span, MINUTE, lambda *both: both, most), partial(outcomes_of, spark, lake)
+    )
+
+
+def outcomes_of(spark: SparkSession, lake: Lake, start: datetime, end: datetime) -> DataFrame:
+    tables = (BRONZE, SILVER, QUARANTINE, DROPPED)
+    bronze, silver, quarantine, dropped = (
+        lake.snapshot(table).read_between(spark, "arrival", start, end) for table in tables
+    )
+    return outcomes(bronze, silver, quarantine, dropped, start, end)
 
 
 def first_arrival(table: Snapshot) -> datetime | None:
@@ -114,13 +146,17 @@ def commit_span(
     span: tuple[datetime, datetime],
     derive: Callable[[datetime, datetime], DataFrame],
     positions: Positions | None = None,
+    checks: Checks = NO_CHECKS,
 ) -> int:
     """Compute a span and commit it with the note that says so, and with positions up to which it goes. Raises LakeError
-    if the table does not end where the span begins."""
+    if the table does not end where the span begins, and RuleFailed."""
     log = lake.log(table)
     seen = log.look()
     if seen.note(UNTIL) not in (None, exact(span[0])):
         raise LakeError(f"{log.where}: somebody else has written to the table; is the same pipeline running twice?")
+    if checks:
+        span = checked_span(lake, checks, span)
+        return commit_windows(lake, table, checks, span, derive(*span), seen)
     files = write_rows(derive(*span).select(*table.names), log)
     log.commit(files, {UNTIL: exact(span[1])}, job=table.name, positions=positions, seen=seen)
     return sum(file.rows for file in files)

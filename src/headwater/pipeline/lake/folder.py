@@ -29,7 +29,7 @@ from headwater.pipeline.lake.lease import EXPIRY, Lease, Leases
 from headwater.pipeline.lake.log import LakeError, Log
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.lake.upkeep_settings import UpkeepSettings
-from headwater.pipeline.tables import TABLES, Table
+from headwater.pipeline.tables import BY_NAME, TABLES, Table, table_of
 
 ID: Final = "id"
 RUNNING: Final = "running"
@@ -111,7 +111,7 @@ class Lake:
 
     def existing(self) -> dict[str, Snapshot]:
         """Of the tables that have been made, by their names; none is made."""
-        logs = {table.name: self._log(table) for table in TABLES}
+        logs = {table.name: self._log(table) for table in (*TABLES, *self._defined())}
         return {name: self._snapshot(name, log) for name, log in logs.items() if log.exists()}
 
     def _log(self, table: Table) -> Log:
@@ -130,7 +130,7 @@ class Lake:
     def keep(self, keeping: UpkeepSettings) -> None:
         """From now on; of tables that are there, the properties are changed. To be called by who holds the lake."""
         self.keeping = keeping
-        for table in TABLES:
+        for table in (*TABLES, *self._defined()):
             log = self._log(table)
             log.properties = keeping.properties(table.name)
             if log.exists():
@@ -141,7 +141,13 @@ class Lake:
 
     def tables(self) -> list[Table]:
         """Those that have been made."""
-        return [table for table in TABLES if self._log(table).exists()]
+        return [table for table in (*TABLES, *self._defined()) if self._log(table).exists()]
+
+    def _defined(self) -> list[Table]:
+        """Tables of `[[windows]]`, of which the lake alone knows."""
+        names = sorted(self.place.level("tables").folders)
+        found = [table_of(name) for name in names if name not in BY_NAME]
+        return [table for table in found if table is not None]
 
     def id(self) -> str | None:
         """None: it has none yet."""
@@ -221,7 +227,7 @@ class Lake:
         try:
             if self.other_engines == "refuse":
                 self._check_engines()
-            for table in TABLES:
+            for table in (*TABLES, *self._defined()):
                 self._log(table).epoch = self.epoch
                 self.log(table).fence()
             yield
@@ -230,7 +236,7 @@ class Lake:
             self._lease = None
 
     def _check_engines(self) -> None:
-        for log in map(self._log, TABLES):
+        for log in map(self._log, (*TABLES, *self._defined())):
             others = log.engines() - {OURS} if log.exists() else set()
             if others:
                 raise LakeError(

@@ -32,6 +32,8 @@ from headwater.pipeline.lake.snapshot import Snapshot
 SETTINGS: Final = "settings"
 REMADE: Final = "remade"
 """The note with the number of the plan by which the table was made again last."""
+UNTIL: Final = "until"
+"""The note of a table of windows or minutes: microseconds since 1970 before which everything is in it."""
 FOLDER: Final = "_headwater/settings"
 
 Made = Mapping[str, Any]

@@ -106,6 +106,10 @@ class Snapshot:
         """Of each file the least time in the column, as the log has it."""
         return [_moment(each) for each in self._bounds(column)[0]]
 
+    def highs(self, column: str) -> list[datetime | None]:
+        """Of each file the greatest time in the column, as the log has it."""
+        return [_moment(each) for each in self._bounds(column)[1]]
+
     def rows_of(self, files: list[str]) -> int:
         wanted = set(files)
         counts = zip(self.files, self._column("num_records"), strict=True)

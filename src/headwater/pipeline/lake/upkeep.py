@@ -38,7 +38,7 @@ from headwater.pipeline.lake.compaction import TableFile, files_of, groups, merg
 from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import LakeError, Log, View
-from headwater.pipeline.lake.upkeep_settings import LATEST, UpkeepSettings
+from headwater.pipeline.lake.upkeep_settings import OFTEN, UpkeepSettings
 from headwater.pipeline.tables import Table
 
 DEAD: Final = 7 * 86_400.0
@@ -98,7 +98,7 @@ class TableUpkeep:
     def _compact(self, most: int | None) -> int:
         """How many bytes were read for it."""
         done = 0
-        while self._name != LATEST and not self._is_foreign():  # `latest` is merged when it is written
+        while self._name not in OFTEN and not self._is_foreign():  # `latest` is merged when it is written
             before, view = done, self._log.look()
             files = files_of(view.files, self._log.partition)
             for group in list(groups(files, self._keeping, self._log.clock())):

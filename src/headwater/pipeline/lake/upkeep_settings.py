@@ -11,6 +11,8 @@ from typing import Any, Final
 from headwater.suggestion import check_known, check_value
 
 LATEST: Final = "latest"
+OFTEN: Final = (LATEST, "gold_open")
+"""Tables that are replaced often."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class UpkeepSettings:
 
     def kept(self, table: str) -> float:
         """Seconds for which replaced files of a table stay."""
-        return self.keep_latest if table == LATEST else self.keep_replaced
+        return self.keep_latest if table in OFTEN else self.keep_replaced
 
     def pause(self, size: int) -> float:
         """Seconds from one commit of `latest` to the next, if it wrote so many bytes."""

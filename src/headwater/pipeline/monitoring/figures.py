@@ -7,12 +7,13 @@ nobody changes any more. So a scrape neither waits for a step nor opens a table,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 from headwater.metric import Labels, counter, gauge
+from headwater.pipeline.jobs.expectations import RuleCount, rule_counts
 from headwater.pipeline.jobs.pipeline import Round
 from headwater.pipeline.jobs.status import totals
 from headwater.pipeline.lake.folder import Lake
@@ -21,7 +22,7 @@ from headwater.pipeline.tables import COMPLETENESS
 
 PREFIX: Final = "headwater_pipeline"
 BETWEEN_COUNTS: Final = 15.0
-"""Seconds between two looks at the rows of completeness."""
+"""Seconds between two looks at the rows of completeness, and of counts of expectations."""
 
 
 def _if_known(name: str) -> Callable[[Any], Mapping[Labels, float]]:
@@ -76,6 +77,13 @@ class PipelineFigures:
         labels=("what",),
         default=dict,
     )
+    expectations: tuple[RuleCount, ...] = gauge(
+        "Rows that an expectation was asked of, by whether it held.",
+        name="expectation_rows",
+        labels=("table", "rule", "action", "held"),
+        samples=lambda view: _rule_samples(view.expectations),
+        default=tuple,
+    )
 
 
 @dataclass(frozen=True)
@@ -98,6 +106,7 @@ class Gathering:
         self._clock = clock
         self._counted: tuple[int, float] = (-1, 0.0)
         """The version of completeness that was counted, and when."""
+        self._rules_counted = 0.0
 
     def saw(self, found: Round, lineage: LineageSeen | None = None) -> None:
         now = self._clock()
@@ -113,6 +122,7 @@ class Gathering:
             step_rows=_added(before.step_rows, found.did),
             step_failures=_added(before.step_failures, dict.fromkeys(found.failed, 1)),
             completeness=self._completeness(now, before.completeness),
+            expectations=self._expectations(now, before.expectations),
         )
         stores = tuple(StoreFigures(store, lag) for store, lag in sorted(found.lag.items()))
         self.seen = Seen(pipeline, tuple(self._tables()), stores, lineage)
@@ -128,6 +138,20 @@ class Gathering:
             return before
         self._counted = (snapshot.version, now)
         return totals(self.lake)
+
+    def _expectations(self, now: float, before: tuple[RuleCount, ...]) -> tuple[RuleCount, ...]:
+        if now - self._rules_counted < BETWEEN_COUNTS:
+            return before
+        self._rules_counted = now
+        return tuple(rule_counts(self.lake))
+
+
+def _rule_samples(rules: Iterable[RuleCount]) -> dict[Labels, float]:
+    found: dict[Labels, float] = {}
+    for each in rules:
+        for held, rows in (("yes", each.checked - each.failed), ("no", each.failed)):
+            found[(each.table, each.rule, each.action, held)] = rows
+    return found
 
 
 def _added(before: dict[str, int], found: Mapping[str, int]) -> dict[str, int]:

@@ -34,7 +34,7 @@ from headwater.objects import Missing
 from headwater.pipeline.jobs.status import JOBS
 from headwater.pipeline.lake.commits import Commit, commits_behind
 from headwater.pipeline.lake.folder import Lake
-from headwater.pipeline.tables import BRONZE, BY_NAME
+from headwater.pipeline.tables import BRONZE, named
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, RunEvent
@@ -93,7 +93,7 @@ class Follower:
         on behind what is there now."""
         id = self.lake.id() or ""
         for name, snapshot in self.lake.existing().items():
-            log = self.lake.reading(BY_NAME[name])
+            log = self.lake.reading(named(name))
             state = self._known.setdefault(name, {"version": -1, "positions": {}})
             if state["version"] >= snapshot.version:
                 continue
@@ -175,7 +175,7 @@ def _inputs(told: Told) -> list[InputDataset]:
         stores = [(f"headwater://{store}", "messages") for store in ranges_of(told)]
         return [InputDataset(*store, facets={"headwater_topics": wanted}) for store in stores]
     tables = told.url.rpartition("/")[0]
-    return [InputDataset(*_named(f"{tables}/{name}")) for name in BY_NAME[told.table].made_of]
+    return [InputDataset(*_named(f"{tables}/{name}")) for name in named(told.table).made_of]
 
 
 def _output_facets(told: Told) -> dict[str, DatasetFacet]:
