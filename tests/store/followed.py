@@ -8,6 +8,7 @@ from typing import Any
 
 from headwater.store.chunk import Chunk
 from headwater.store.disk_store import DiskStore
+from headwater.store.erasing import Doomed, Erased
 from headwater.store.following import FollowingStore, Held, Primary
 from headwater.store.intake import Taken
 from headwater.store.query import Query
@@ -32,6 +33,13 @@ class Beside(Primary):
     @property
     def reachable(self) -> int:
         return self.store.reachable
+
+    @property
+    def erasures(self) -> int:
+        return self.store.erasures
+
+    def erase(self, doomed: Doomed) -> Erased:
+        return self.store.erase(doomed)
 
     @property
     def held(self) -> Held:
@@ -83,6 +91,12 @@ class Followed(Store):
 
     def trim(self, now: int) -> Trimmed:
         return self.written.trim(now)
+
+    def erase(self, doomed: Doomed) -> Erased:
+        return self.read.erase(doomed)
+
+    def erased(self, after: int, most: int) -> list[tuple[int, int]]:
+        return self.read.erased(after, most)
 
     def give_back(self) -> None:
         self.written.give_back()

@@ -44,6 +44,11 @@ STORE_POINTS: Final = (
     "store-after-trim",
 )
 
+ERASE_POINTS: Final = (
+    "store-before-erase",  # a block without some messages is made, and nothing of it is on disk
+    "store-after-erase",  # it is the operating system's; what it was may be in files yet
+)
+
 EDGE_POINTS: Final = (
     "edge-before-claim",  # a filter is to be this node's, and nothing of that is known anywhere
     "edge-claimed",  # on disk, and nobody was told
@@ -104,6 +109,7 @@ POINTS: Final = (
     *(
         *BROKER_POINTS,
         *STORE_POINTS,
+        *ERASE_POINTS,
         *EDGE_POINTS,
         *HAND_OVER_POINTS,
         *PIPELINE_POINTS,

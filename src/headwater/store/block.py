@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from headwater.disk.errors import StorageError
 from headwater.store.chunk import Chunk, Floats, Indices, Integers
-from headwater.store.page import decode, decompressed, encode
+from headwater.store.page import decode, decompressed, encode, rows_in
 from headwater.store.query import Query
 
 PAGE: Final = 32 * 1024
@@ -219,30 +219,36 @@ def sealed(chunk: Chunk) -> Image:
     """The block of messages that follow each other."""
     first = int(chunk.position[0])
     ordered = chunk.take(numpy.argsort(chunk.topic, kind="stable"))
-    topics, starts, counts = numpy.unique(ordered.topic, return_index=True, return_counts=True)
+    extent, starts = extent_of(ordered)
     bounds = _page_bounds(ordered)
     pages: list[bytes] = []
     for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         pages.append(encode(ordered.slice(start, end), first, topics=False, compress=True))
     low, high = _bounds(ordered.value, bounds)
     index = Index(
-        topics,
+        extent.topic.astype(numpy.int32),
         numpy.append(starts, len(chunk)).astype(numpy.int32),
         bounds.astype(numpy.int32),
         (numpy.minimum.reduceat(ordered.time, bounds[:-1]), numpy.maximum.reduceat(ordered.time, bounds[:-1])),
         (low, high),
     ).pack()
-    lasts = starts + counts - 1
-    extent = TopicExtent(
-        *(topics.astype(numpy.int64), counts, ordered.position[starts], ordered.position[lasts]),
-        *(ordered.time[starts], ordered.time[lasts]),
-    )
     summary = Summary(
         *(first, int(chunk.position[-1]) + 1, int(chunk.time.min()), int(chunk.time.max())),
         *(float(numpy.fmin.reduce(chunk.value)), float(numpy.fmax.reduce(chunk.value)), int(chunk.arrival.max())),
         *(sum(map(len, pages)) + len(index), len(chunk.payload.data), len(pages)),
     )
     return Image(summary, index, extent, pages)
+
+
+def extent_of(ordered: Chunk) -> tuple[TopicExtent, Integers]:
+    """Of messages in the order of a block: of their topics, and in which row each topic begins."""
+    topics, starts, counts = numpy.unique(ordered.topic, return_index=True, return_counts=True)
+    lasts = starts + counts - 1
+    extent = TopicExtent(
+        *(topics.astype(numpy.int64), counts, ordered.position[starts], ordered.position[lasts]),
+        *(ordered.time[starts], ordered.time[lasts]),
+    )
+    return extent, starts
 
 
 def chosen(chunk: Chunk, query: Query, wanted: Indices | None) -> Chunk:
@@ -283,6 +289,8 @@ def page_chunk(
 ) -> Chunk:
     """The rows of a page from `start` to before `end`, or all."""
     first = int(index.pages[page])
+    if rows_in(record) != int(index.pages[page + 1]) - first:
+        raise StorageError("a page does not fit the index of its block; restore a backup")
     behind = int(index.pages[page + 1]) if end is None else first + end
     return decode(record, names, index.topics_of(first + start, behind), start, end)
 

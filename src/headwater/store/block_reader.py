@@ -25,6 +25,8 @@ MANY: Final = 0.25
 """A question about more than this part of a block's messages reads all its pages."""
 WHOLES: Final = 2
 """Blocks that stay in memory."""
+TRIES: Final = 10
+"""With a block from which messages are erased meanwhile."""
 _EMPTY: Final = Chunk.of([])
 
 
@@ -41,12 +43,27 @@ class BlockReader:
         self._making: dict[int, threading.Lock] = {}
         self._gone = 0
         """Blocks that begin before here have been removed."""
+        self._changes = 0
+        """How often blocks have changed."""
         self._lock = threading.Lock()
 
     def select(self, block: Summary, query: Query, wanted: Indices | None) -> Chunk:
         """What a query asks of a block, in the order of positions; `wanted` are the topics, None if all."""
+        for _ in range(TRIES):
+            changes = self._changes
+            try:
+                return self._select(block, query, wanted)
+            except StorageError:
+                self._drop_index(block)  # it may be of before messages were erased
+                if changes == self._changes:
+                    break
+        return self._select(block, query, wanted)
+
+    def _select(self, block: Summary, query: Query, wanted: Indices | None) -> Chunk:
         names = self._topics.names  # first of all: if its topics have lost their names, the block is gone, too
-        index = self._index(block)
+        index = self.index(block)
+        if not index.pages[-1]:
+            return _EMPTY
         query = block.left_of(query)
         if wanted is None:
             return chosen(*between(self._all(block, index, names), query), None)
@@ -76,6 +93,27 @@ class BlockReader:
                 index = self._indexes.pop(block.first, None)
                 self._size -= 0 if index is None else index.size
 
+    def forget_changed(self, *blocks: Summary) -> None:
+        """Messages were erased from them."""
+        with self._lock:
+            self._changes += 1
+            for block in blocks:
+                self._wholes.pop(block.first, None)
+        for block in blocks:
+            self._drop_index(block)
+
+    def _drop_index(self, block: Summary) -> None:
+        with self._lock:
+            index = self._indexes.pop(block.first, None)
+            self._size -= 0 if index is None else index.size
+
+    def records(self, block: Summary) -> list[bytes]:
+        """Its pages."""
+        records = self._shelf.pages(block.first)
+        if len(records) != block.pages:
+            raise self._missing(block)
+        return records
+
     def _all(self, block: Summary, index: Index, names: Sequence[str]) -> Chunk:
         with self._lock:
             making = self._making.setdefault(block.first, threading.Lock())
@@ -94,13 +132,14 @@ class BlockReader:
             return found
 
     def _made(self, block: Summary, index: Index, names: Sequence[str]) -> Chunk:
-        records = self._shelf.pages(block.first)
-        if len(records) != block.pages:
-            raise self._missing(block)
+        changes = self._changes
+        records = self.records(block)
         # Without a name for the pages, or for what they are joined to: each would be held while the next is made.
-        chunk = in_order(Chunk.joined([page_chunk(record, names, index, at) for at, record in enumerate(records)]))
+        chunk = in_order(
+            Chunk.joined([page_chunk(record, names, index, at) for at, record in enumerate(records) if record])
+        )
         with self._lock:
-            if block.first >= self._gone:
+            if block.first >= self._gone and changes == self._changes:
                 self._wholes[block.first] = chunk
                 while len(self._wholes) > WHOLES:
                     self._wholes.popitem(last=False)
@@ -118,7 +157,7 @@ class BlockReader:
             return chunk
         return chunk.take(numpy.concatenate([numpy.arange(first - start, behind - start) for first, behind in ranges]))
 
-    def _index(self, block: Summary) -> Index:
+    def index(self, block: Summary) -> Index:
         with self._lock:
             index = self._indexes.get(block.first)
             if index is not None:

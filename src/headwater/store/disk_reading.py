@@ -17,9 +17,10 @@ from headwater.routing.topics import check_filter
 from headwater.store.block import Summary, between, chosen
 from headwater.store.block_reader import BlockReader
 from headwater.store.chunk import Chunk, Indices
+from headwater.store.erasing import unpack_ranges
 from headwater.store.query import Query
 from headwater.store.readers import ReadStore
-from headwater.store.shelf import READER, Shelf
+from headwater.store.shelf import ERASED, READER, Shelf, position_key
 from headwater.store.store import PositionGone, Statistics, TopicStatistics
 from headwater.store.tail import Part, Tail
 from headwater.store.topic_table import TopicTable
@@ -160,6 +161,18 @@ class DiskReading(ReadStore):
             if len(chunk):
                 return chunk
         return None
+
+    def erased(self, after: int, most: int) -> list[tuple[int, int]]:
+        with self._lock:
+            blocks = self._blocks
+        at = bisect_right(blocks, after + 1, key=lambda block: block.first) - 1
+        first = blocks[at].first if at >= 0 else 0
+        found: list[tuple[int, int]] = []
+        for _, record in self._shelf.scan_from(ERASED, position_key(ERASED, first)):
+            found += [(max(low, after + 1), high) for low, high in unpack_ranges(record) if high > after]
+            if len(found) >= most:
+                break
+        return found[:most]
 
     def statistics(self) -> Statistics:
         with self._lock:

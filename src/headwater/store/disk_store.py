@@ -26,7 +26,7 @@ from headwater.disk.errors import DiskFull, StorageError
 from headwater.disk.repair import DamagedLog
 from headwater.store.block import Summary, sealed
 from headwater.store.chunk import Chunk
-from headwater.store.disk_reading import DiskReading
+from headwater.store.disk_erasing import DiskErasing
 from headwater.store.extract import Extraction
 from headwater.store.hand_over import Fence, check_own, read_fence, write_fence
 from headwater.store.intake import Taken
@@ -36,6 +36,8 @@ from headwater.store.page import decode, encode
 from headwater.store.retention import Extent, Retention, holding, inside, trimmed, without
 from headwater.store.shelf import (
     BLOCK,
+    ERASED,
+    ERASURES,
     EXTENT,
     INDEX,
     LOG,
@@ -71,7 +73,7 @@ PAGES_AT_ONCE: Final = 8
 NOTE: Final = META + b"note"
 
 
-class DiskStore(DiskReading):
+class DiskStore(DiskErasing):
     """The store in a folder, which is made unless `create` is false. `seal_in_background` false leaves the making of
     blocks to whoever calls `seal`. One that `has_history` keeps its blocks until it is told that they are there."""
 
@@ -101,14 +103,13 @@ class DiskStore(DiskReading):
         self.block_messages = block_messages
         self._unsynced: list[Part] = []
         self._coming: set[int] = set()
-        """The topics of what is being written."""
         self._unwritten: Records = []
         """Names of topics that have a number, but no record: the disk was full."""
         self._is_full = False
         """The disk is, for who makes blocks."""
         self._appended = 1
         self._sealing = threading.Lock()
-        """Held by the one who makes or removes blocks."""
+        self.erasures = 0
         self._more = threading.Condition(self._lock)
         self._closing = False
         self._error: StorageError | None = None
@@ -162,6 +163,7 @@ class DiskStore(DiskReading):
             behind = position_in(key) + len(chunk)
         behind = next((end for first, end in lost if first == behind), behind)
         self.next = self._appended = behind
+        self.erasures = int(shelf.get(ERASURES) or b"0")
         unused = self._topics.unused(self._topics.numbers.values())
         shelf.write([], [topic_key(number) for number in unused])
         self._topics.drop(unused)
@@ -361,7 +363,7 @@ class DiskStore(DiskReading):
         extents = [self._shelved.extent(block) for block in blocks]
         readers = self._readers.all()
         self._readers.overtaken(without(readers if self._in_history is None else inside(readers), end))
-        keys = [position_key(kind, block.first) for block in blocks for kind in (BLOCK, INDEX, EXTENT)]
+        keys = [position_key(kind, block.first) for block in blocks for kind in (BLOCK, INDEX, EXTENT, ERASED)]
         with self._lock:
             self.first = end
             self._blocks = self._blocks[len(blocks) :]

@@ -37,10 +37,12 @@ from headwater.store.block_reader import BlockReader
 from headwater.store.chunk import Chunk, Indices
 from headwater.store.disk_reading import DiskReading
 from headwater.store.disk_store import CACHE
+from headwater.store.erasing import Doomed, Erased
 from headwater.store.page import decode
 from headwater.store.query import Query
 from headwater.store.shelf import (
     BLOCK,
+    ERASURES,
     EXTENT,
     LOG,
     LOST,
@@ -91,7 +93,16 @@ class Primary:
         return self.first
 
     @property
+    def erasures(self) -> int:
+        """How often a block was changed, ever."""
+        raise NotImplementedError
+
+    @property
     def held(self) -> Held:
+        raise NotImplementedError
+
+    def erase(self, doomed: Doomed) -> Erased:
+        """As `Store.erase`."""
         raise NotImplementedError
 
     def commit(self, name: str, position: int) -> Reader:
@@ -147,6 +158,7 @@ class FollowingStore(DiskReading):
 
     def __init__(self, path: Path, own: Path, id: str, primary: Primary, cache: int = CACHE) -> None:
         self._primary = primary
+        self._seen_erasures = primary.erasures
         self._followed = FollowedShelf(path, own, cache // 2)
         super().__init__(id, self._followed, cache // 2)
         self._shelved = FollowingBlocks(self._followed, self, cache // 2)
@@ -190,7 +202,10 @@ class FollowingStore(DiskReading):
                     self._catch_up()
 
     def _is_behind(self) -> bool:
-        return self._primary.next > self._seen_next or self._primary.first > self._seen_first
+        primary = self._primary
+        return (
+            primary.next > self._seen_next or primary.first > self._seen_first or primary.erasures > self._seen_erasures
+        )
 
     def _asked(self, work: Callable[[], Found]) -> Found:
         """What is found, where messages may be removed in the middle of it, before we are told."""
@@ -204,23 +219,24 @@ class FollowingStore(DiskReading):
 
     def _catch_up(self) -> None:
         for attempt in range(ATTEMPTS):
-            first, next = self._primary.first, self._primary.next
+            first, next, erasures = self._primary.first, self._primary.next, self._primary.erasures
             before = self._followed.before()
             self._followed.catch_up()
             try:
                 with self._lock:
-                    self._take_in(first, next, before)
+                    self._take_in(first, next, erasures, before)
                 return
             except _Missing:
                 _wait(attempt)
         raise StorageError(f"messages before position {next} cannot be found in {self._followed.path}; try again")
 
-    def _take_in(self, first: int, next: int, before: Before) -> None:
+    def _take_in(self, first: int, next: int, erasures: int, before: Before) -> None:
         first = max(first, int(self._followed.get(NEXT) or b"1"))
         if first > self._seen_first:
             self._without(first, before)
         for key, name in self._followed.scan_from(TOPIC, topic_key(len(self._topics.names))):
             self._topics.restore(topic_in(key), name)
+        self._take_erasures(erasures)
         self._take_blocks()
         for key, record in self._followed.scan_from(LOG, position_key(LOG, self._seen_next)):
             if position_in(key) >= next:
@@ -258,10 +274,33 @@ class FollowingStore(DiskReading):
         self._seen_next = max(self._seen_next, first)
         self._read_readers()
 
+    def _take_erasures(self, told: int) -> None:
+        """Messages were erased from blocks: what is known of blocks is read again, and all is counted again. What they
+        were in the tail as has been put into blocks before."""
+        if max(told, self._erasures()) == self._seen_erasures:
+            return
+        self._followed.reopen()
+        erasures = self._erasures()
+        if erasures < told:
+            raise _Missing
+        blocks = [Summary.unpack(record) for _, record in self._followed.scan(BLOCK)]
+        self._blocks = [each for each in blocks if each.end > self._seen_first]
+        self._shelved.forget_changed(*self._blocks)
+        if self._blocks:
+            self._tail.drop_before(self._blocks[-1].end)
+            self._seen_next = max(self._seen_next, self._blocks[-1].end)
+        self._count_again()
+        known = list(self._topics.numbers.values())
+        self._topics.drop([each for each in self._topics.unused(known) if self._followed.get(topic_key(each)) is None])
+        self._seen_erasures = erasures
+
+    def _erasures(self) -> int:
+        return int(self._followed.get(ERASURES) or b"0")
+
     def _count_again(self) -> None:
         self._topics.remove_all()
         for block in self._blocks:
-            self._topics.add_extent(self._extent(block))
+            self._topics.add_extent(self._extent(block))  # raises _Missing: begun again
         for part in self._tail.parts:
             self._topics.add(part.chunk)
 
@@ -363,6 +402,18 @@ class FollowingStore(DiskReading):
         reader = self._primary.commit(name, position)
         self._readers.learn(reader)
         return reader
+
+    def erase(self, doomed: Doomed) -> Erased:
+        found = self._primary.erase(doomed)
+        self.follow()
+        return found
+
+    def damaged(self) -> list[tuple[int, int]]:
+        return self._lost
+
+    def erased(self, after: int, most: int) -> list[tuple[int, int]]:
+        self.follow()
+        return super().erased(after, most)
 
     def forget(self, name: str) -> None:
         self._primary.forget(name)

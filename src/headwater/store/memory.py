@@ -11,6 +11,7 @@ import numpy
 from headwater.routing.topics import check_filter, matches
 from headwater.store.chunk import Chunk
 from headwater.store.entry import OPTIONAL, Entry
+from headwater.store.erasing import Doomed, Erased, joined
 from headwater.store.extract import Extraction
 from headwater.store.intake import Taken
 from headwater.store.query import Query
@@ -33,6 +34,7 @@ class MemoryStore(ReadStore):
         self._entries: list[Entry] = []
         self._names: set[bytes] = set()
         self._note = b""
+        self._erased: list[tuple[int, int]] = []
         self._lock = threading.Lock()
 
     def append(self, taken: Taken, note: bytes = b"") -> None:
@@ -111,6 +113,22 @@ class MemoryStore(ReadStore):
             topics = len({entry.topic for entry in self._entries})
             return Statistics(self.id, self.first, self.next, topics, size, payload, 0, len(self._entries))
 
+    def erase(self, doomed: Doomed) -> Erased:
+        _check(doomed.filter)
+        with self._lock:
+            gone = [entry for entry in self._entries if _is_doomed(entry, doomed)]
+            positions = {entry.position for entry in gone}
+            self._entries = [entry for entry in self._entries if entry.position not in positions]
+            self._names = {entry.topic.encode() for entry in (*self._entries, *self._appended)}
+            self._erased = joined(self._erased, [(position, position) for position in positions])
+        if gone:
+            self.tell_watchers()
+        return Erased(len(gone), self.next - 1, False)
+
+    def erased(self, after: int, most: int) -> list[tuple[int, int]]:
+        with self._lock:
+            return [(max(low, after + 1), high) for low, high in self._erased if high > after][:most]
+
     def trim(self, now: int) -> Trimmed:
         with self._readers.lock, self._lock:
             extents = [
@@ -120,7 +138,8 @@ class MemoryStore(ReadStore):
             gone, held_by = trimmed(extents, size, self._readers.all(), self.retention, now)
             if gone:
                 del self._entries[:gone]
-                self.first += gone
+                self.first = extents[gone - 1].end
+                self._erased = [(max(low, self.first), high) for low, high in self._erased if high >= self.first]
                 self._names = {entry.topic.encode() for entry in (*self._entries, *self._appended)}
                 self._readers.overtaken(without(self._readers.all(), self.first))
         if gone:
@@ -142,6 +161,14 @@ def _check(filter: str | None) -> None:
 def _size(entry: Entry) -> int:
     optional = sum([len(getattr(entry, name)) for name in OPTIONAL])
     return len(entry.payload) + len(entry.topic) + len(entry.publisher) + optional
+
+
+def _is_doomed(entry: Entry, doomed: Doomed) -> bool:
+    if not doomed.after < entry.position <= doomed.last:
+        return False
+    if doomed.filter is not None:
+        return matches(doomed.filter, entry.topic)
+    return any(first <= entry.position <= last for first, last in doomed.positions)
 
 
 def _meets(entry: Entry, query: Query) -> bool:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 FORBIDDEN: Final = 403
 LONGEST_SILENCE: Final = 60.0
 """Seconds without a sign of life, of which a tail gives one every 15."""
+ERASING: Final = 600.0
+"""Seconds for which an answer to `erase` is waited for: files are merged meanwhile."""
 Time = datetime | str | int | float
 Scope = Literal["store", "edge"] | None
 
@@ -270,6 +272,35 @@ class StoreReader(Asker):
                 raise
             return False
         return True
+
+    def erase(
+        self,
+        topic: str | None = None,
+        positions: str | None = None,
+        *,
+        after: Position | None = None,
+        before: Position | None = None,
+    ) -> tuple[int, int, bool]:
+        """Erase a part of what is asked for, for good; how many messages, the position up to which was looked, and
+        whether there is more behind it. Needs the token of `rest.token`."""
+        asked = {"topic": topic, "positions": positions, "after": after, "before": before}
+        tries = Tries(self.retries)
+        while True:
+            try:
+                with self._opened("DELETE", "/v1/messages", asked, least=ERASING) as answer:
+                    found = json.loads(answer.read())
+                return found["erased"], found["next"], found["more"]
+            except CUT as error:
+                tries.failed(error, self.url)
+
+    def erased(self, after: int = 0) -> Iterator[tuple[int, int]]:
+        """Behind a position: the ranges that were erased, ends included."""
+        while True:
+            found = self._json("GET", "/v1/erased", {"after": after or None})
+            for first, after in found["erased"]:
+                yield first, after
+            if not found["more"]:
+                return
 
     # ---- answers -----------------------------------------------------------------------------------------------
 

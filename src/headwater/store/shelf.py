@@ -4,6 +4,7 @@
     t + number         a topic
     l + position       messages of one commit that are in no block yet
     b, i, x + position a block: its summary, the index of its pages, the extents of its topics
+    e + position       positions of a block that were erased
     r + name           a reader
     pages: position + number of the page
 
@@ -29,7 +30,7 @@ from headwater.disk.rocks import (
 )
 
 if TYPE_CHECKING:
-    from rocksdict import ColumnFamily, RdictIter
+    from rocksdict import ColumnFamily, Rdict, RdictIter
 
 MEGA: Final = 1024 * 1024
 BUFFER: Final = 16 * MEGA
@@ -42,10 +43,14 @@ BLOCK: Final = b"b"
 INDEX: Final = b"i"
 EXTENT: Final = b"x"
 READER: Final = b"r"
+ERASED: Final = b"e"
 
 NEXT: Final = META + b"next"
 LOST: Final = META + b"lost"
 """Positions that damage has taken: JSON, a list of the first and the one behind the last of each range (mending.py)."""
+
+ERASURES: Final = META + b"erasures"
+"""How often a block was changed (disk_erasing.py)."""
 
 _POSITION: Final = struct.Struct(">Q")
 _TOPIC: Final = struct.Struct(">I")
@@ -168,6 +173,16 @@ class Shelf(RocksKeys):
             self._pages.flush()
             self._pages.compact_range(page_key(0, 0), page_key(position, 0))
 
+    def merge_files(self, first: int, end: int) -> None:
+        """What was written over or deleted of the pages of blocks that begin in [first, end), and of all records, is
+        nowhere in files any more."""
+        self._check()
+        with self._explaining("compact"):
+            self._pages.flush()
+            self._pages.compact_range(page_key(first, 0), page_key(end, 0))
+            self._db.flush()
+            self._db.compact_range(None, None)
+
     def compact(self) -> None:
         self._check()
         with self._explaining("compact"):
@@ -216,11 +231,25 @@ class FollowedShelf(Shelf):
     (disk/rocks.py). Nothing can be written. `own` is a folder for its log."""
 
     def __init__(self, path: Path, own: Path, cache: int) -> None:
-        options = rocks_options(write_buffer=BUFFER, cache=cache // 4)
-        pages = rocks_options(write_buffer=BUFFER, cache=cache - cache // 4, compression="none")
-        RocksKeys.__init__(self, path, follow_rocks(path, own, options, {PAGES: pages}))
+        self._own = own
+        self._cache = cache
+        self.path = path
+        RocksKeys.__init__(self, path, self._opened())
         self._pages = self._db.get_column_family(PAGES)
         self._handle = None
+
+    def _opened(self) -> Rdict:
+        cache = self._cache
+        options = rocks_options(write_buffer=BUFFER, cache=cache // 4)
+        pages = rocks_options(write_buffer=BUFFER, cache=cache - cache // 4, compression="none")
+        return follow_rocks(self.path, self._own, options, {PAGES: pages})
+
+    def reopen(self) -> None:
+        """See what records are now that were written over: of those that it has in memory, one that follows goes on
+        seeing what they were. Who is reading meanwhile reads on in the old ones."""
+        self._check_open()
+        db = self._opened()
+        self._db, self._pages = db, db.get_column_family(PAGES)
 
     def catch_up(self) -> None:
         self._check_open()

@@ -2,7 +2,8 @@
 
 A store gives each message a position: a sequence number that begins at 1, has no gaps and is never used twice, in a
 store whose id is unlike that of any other. What is at a position never changes; after a crash it is the same bytes,
-or, for the last ones that were never synced, nothing. Positions disappear from the front only, by retention.
+or, for the last ones that were never synced, nothing. Messages disappear from the front, by retention, or
+are erased: their positions stay empty.
 
     append(taken)  hand messages to the operating system          one thread at a time writes
     sync()         all of them are on disk, and can be read       and any threads read
@@ -18,6 +19,7 @@ from headwater.store.query import Query
 
 if TYPE_CHECKING:
     from headwater.store.chunk import Chunk
+    from headwater.store.erasing import Doomed, Erased
 
 
 class PositionGone(Exception):
@@ -170,6 +172,23 @@ class Store:
     def forget(self, name: str) -> None:
         """The reader does not hold back retention any more. Raises UnknownReader."""
         raise NotImplementedError
+
+    # ---- erasing -----------------------------------------------------------------------------------------------
+
+    def erase(self, doomed: Doomed) -> Erased:
+        """Remove messages for good, a bounded part of them: who asks goes on behind the `position` that is answered.
+        What is gone is nowhere in the store's files when this returns. Their positions stay empty, and `first` and
+        `next` as they are. Who is killed and asks again, finds what is left."""
+        raise NotImplementedError
+
+    def erased(self, after: int, most: int) -> list[tuple[int, int]]:
+        """Behind a position: ranges that were erased, and that retention has not removed since; the first of them,
+        in order, ends included. They may touch."""
+        raise NotImplementedError
+
+    def damaged(self) -> list[tuple[int, int]]:
+        """Positions that damage has taken: the first and the one behind the last of each range."""
+        return []
 
     # ---- keeping -----------------------------------------------------------------------------------------------
 

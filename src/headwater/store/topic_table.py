@@ -106,7 +106,7 @@ class TopicTable:
     def add_extent(self, extent: TopicExtent) -> None:
         """The messages of a block have come, behind all others."""
         topic = extent.topic
-        if not len(topic) or topic.min() < 0 or topic.max() >= len(self.names):
+        if len(topic) and (topic.min() < 0 or topic.max() >= len(self.names)):
             raise StorageError("an index of messages is damaged (unknown topics); restore a backup")
         new = topic[self.messages[topic] == 0]
         self.first[new] = extent.first[self.messages[topic] == 0]
@@ -134,6 +134,10 @@ class TopicTable:
     def begins(self, topic: Integers | Indices, first: Integers, time: Integers) -> None:
         self.first[topic] = first
         self.first_time[topic] = time
+
+    def ends(self, topic: Integers | Indices, last: Integers, time: Integers) -> None:
+        self.last[topic] = last
+        self.last_time[topic] = time
 
     def unused(self, topics: Iterable[int]) -> list[int]:
         return [number for number in topics if self.messages[number] == 0]

@@ -141,3 +141,19 @@ def test_ranges_of_object_storage_are_cut_between_objects_if_that_makes_no_large
             begin = max((end for end in ends if end < left.last), default=after)
             close = min((end for end in ends if end > left.last), default=after + size)
             assert close - begin > most or right.last - begin > most
+
+
+@pytest.mark.parametrize("erased", ["1", "3", "5", "1-2,5", "1-5"])
+def test_what_was_erased_is_missing_and_that_is_right(one: Served, erased: str) -> None:
+    fill(one, 5)
+    one.call("DELETE", "/v1/messages", {"positions": erased})
+    gone = {int(each) for part in erased.split(",") for each in range(int(part[0]), int(part[-1]) + 1)}
+    assert positions(Range("s1", one.url, 0, 5), one) == [each for each in range(1, 6) if each not in gone]
+
+
+def test_what_is_missing_beside_what_was_erased_is_an_error(one: Served) -> None:
+    one.use(Forgetful("s1"))
+    fill(one, 6)
+    one.call("DELETE", "/v1/messages", {"positions": "4"})
+    with pytest.raises(DataMissing, match="s1 has given 4 messages for the positions 1 to 6"):
+        positions(Range("s1", one.url, 0, 6), one)

@@ -30,6 +30,7 @@ class SomeCaller(Caller):
         self.is_unrestricted = filters is None
         self.sees_all = filters is None or "#" in filters
         self.current = True
+        self.may_erase = name == EVERYTHING
 
     def may_read(self, topic: str) -> bool:
         return self._filters is None or any(matches(each, topic) for each in self._filters)

@@ -25,6 +25,7 @@ class JudgedCaller(Caller):
         self.asks = asks
         self.steers = steers
         self.sees_all = sees_all
+        self.may_erase = rights is None and steers
         self.is_unrestricted = rights is None and not asks
         self._reads_all = sees_all and not asks
         self._known: dict[str, bool] = {}

@@ -21,7 +21,10 @@ from headwater.store.store import Store
 
 MOST_CALLERS: Final = 4096
 OPERATIONS: Final = frozenset(
-    ["authenticate", "allows", "publish_stored", "settled", "edge", "history", "commit_reader", "forget_reader"]
+    [
+        *("authenticate", "allows", "publish_stored", "settled", "edge", "history"),
+        *("commit_reader", "forget_reader", "erase"),
+    ]
 )
 JUDGES: Final = ("connect", "connect_authenticate")
 """Hooks that may have another answer each time."""
@@ -96,6 +99,12 @@ class RestDesk:
     async def forget_reader(self, name: str) -> None:
         """Raises UnknownReader."""
         await asyncio.to_thread(self._store.forget, name)
+
+    async def erase(self, filter: str | None, positions: list[tuple[int, int]], after: int, last: int) -> Any:
+        """As Store.erase does."""
+        from headwater.store.erasing import Doomed  # it needs numpy
+
+        return list(await asyncio.to_thread(self._store.erase, Doomed(filter, positions, after, last)))
 
 
 def _written(rights: Rights | None) -> Any:

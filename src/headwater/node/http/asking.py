@@ -25,10 +25,10 @@ class Node:
         asked = asyncio.run_coroutine_threadsafe(self._link.ask(name, body, **arguments), self.loop)
         return await asyncio.wrap_future(asked)
 
-    def ask_and_wait(self, name: str, /, **arguments: Any) -> Any:
+    def ask_and_wait(self, name: str, /, patience: float = PATIENCE, **arguments: Any) -> Any:
         """The same for threads. Raises TimeoutError, too."""
         asked = asyncio.run_coroutine_threadsafe(self._link.ask(name, **arguments), self.loop)
-        return asked.result(PATIENCE)
+        return asked.result(patience)
 
 
 class LinkReach(Reach):

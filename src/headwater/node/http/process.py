@@ -28,6 +28,7 @@ from headwater.node.delivery.peers import peer_token_of
 from headwater.node.http.link import Asked, Link
 from headwater.node.http.state import (
     BANS,
+    ERASURES,
     FIRST,
     GENERATION,
     HELD,
@@ -207,6 +208,7 @@ class HttpProcess:
         with contextlib.suppress(ValueError):  # it has been stopped meanwhile
             self._state[NEXT] = store.next
             self._state[FIRST] = store.first
+            self._state[ERASURES] = store.erasures
             if self._state[WATCHING]:
                 self._bell.ring()
 

@@ -16,6 +16,7 @@ from headwater.node.http.failures import NodeFailed
 from headwater.node.http.link import LinkLost
 from headwater.node.http.state import (
     BANS,
+    ERASURES,
     FIRST,
     GENERATION,
     HELD,
@@ -27,12 +28,15 @@ from headwater.node.http.state import (
     SharedState,
 )
 from headwater.session.rights import Remembered
+from headwater.store.erasing import Doomed, Erased
 from headwater.store.following import Held, Primary
 from headwater.store.rest.gate import Approach, Caller, Gate, Publication, Refused
 from headwater.store.store import Reader
 
 MOST_KEPT: Final = 1024
 """Callers that were seen before."""
+ERASING: Final = 600.0
+"""Seconds for which a part of an erasure is waited for: files are merged meanwhile."""
 STOPPED: Final = "the broker has stopped"
 
 
@@ -59,6 +63,13 @@ class LinkPrimary(Primary):
     @property
     def held(self) -> Held:
         return Held(*(self._state[at] for at in HELD))
+
+    @property
+    def erasures(self) -> int:
+        return self._state[ERASURES]
+
+    def erase(self, doomed: Doomed) -> Erased:
+        return Erased(*self._asked("erase", patience=ERASING, **doomed._asdict()))
 
     def commit(self, name: str, position: int) -> Reader:
         return Reader(*self._asked("commit_reader", name=name, position=position))

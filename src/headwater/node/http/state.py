@@ -30,7 +30,9 @@ HELD: Final = range(8, 13)
 """What the store holds, as in `Held`."""
 HISTORY: Final = range(13, 15)
 """What of the store is in object storage: [first, end)."""
-_NUMBERS: Final = 15
+ERASURES: Final = 15
+"""How often a block of the store was changed, ever."""
+_NUMBERS: Final = 16
 _DIGEST: Final = slice(8 * _NUMBERS, 8 * _NUMBERS + 32)
 _SIZE: Final = _DIGEST.stop
 

@@ -67,3 +67,8 @@ class Members:
     def has(self, store: str, position: int) -> bool:
         at = bisect_right(self._firsts.get(store, ()), position) - 1
         return at >= 0 and position <= self._lasts[store][at]
+
+    def has_all(self, store: str, first: int, last: int) -> bool:
+        """Whether all positions of a range are."""
+        at = bisect_right(self._firsts.get(store, ()), first) - 1
+        return at >= 0 and last <= self._lasts[store][at]

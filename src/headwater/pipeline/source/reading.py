@@ -11,6 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from headwater.pipeline.jobs.positions import Members, union
 from headwater.pipeline.source.settings import Settings
 from headwater.store.arrow_schema import PLAIN
 from headwater.store.columns import COLUMNS
@@ -80,9 +81,12 @@ def read(range: Range, settings: Settings) -> Iterator[pa.RecordBatch]:
     client = settings.client(range.url, direct=direct)
     after = range.after
     rows = lost = 0
+    lacking: list[tuple[int, int]] = []
     while True:
         try:
             for batch in _batches(client, range, after, settings):
+                if range.is_whole:
+                    lacking += _lacking(batch.column(0), after)
                 after = batch.column(0)[-1].as_py()
                 rows += batch.num_rows
                 yield _shaped(batch, range.store, schema)
@@ -94,9 +98,36 @@ def read(range: Range, settings: Settings) -> Iterator[pa.RecordBatch]:
             after = max(after, min(gone.first - 1, range.last))
             log.warning("%s: %s; going on behind it, as failOnDataLoss is false", range.store, gone)
     if range.is_whole and rows + lost != range.last - range.after:
+        if after < range.last:
+            lacking.append((after + 1, range.last))
+        if _were_erased(client, lacking):
+            return
         raise DataMissing(
             f"the store {range.store} has given {rows} messages for the positions {range.after + 1} to {range.last}"
         )
+
+
+def _lacking(positions: pa.Array, after: int) -> list[tuple[int, int]]:
+    """Ranges that are not among the positions behind `after`."""
+    if positions[-1].as_py() - after == len(positions):
+        return []
+    there = [after, *positions.to_pylist()]
+    return [(low + 1, high - 1) for low, high in pairwise(there) if high > low + 1]
+
+
+def _were_erased(client: StoreReader, lacking: list[tuple[int, int]]) -> bool:
+    """Whether the store says so of all of these, which are in order."""
+    if not lacking:
+        return False
+    erased = Members(union(("", first, last) for first, last in _erased_until(client, lacking[0][0], lacking[-1][1])))
+    return all(erased.has_all("", first, last) for first, last in lacking)
+
+
+def _erased_until(client: StoreReader, first: int, last: int) -> Iterator[tuple[int, int]]:
+    for low, high in client.erased(first - 1):
+        if low > last:
+            return
+        yield low, high
 
 
 def _batches(client: StoreReader, range: Range, after: int, settings: Settings) -> Iterator[pa.RecordBatch]:

@@ -43,6 +43,8 @@ class SealedBlocks:
 
     def chunk(self, block: Summary) -> Chunk | None:
         """Its messages; None: it has been removed. Raises StorageError."""
+        self._shelf.reopen()  # messages may have been erased from it: what is gone must not come to history
+        self._reader.forget_changed(block)
         for attempt in range(ATTEMPTS):
             for key, name in self._shelf.scan_from(TOPIC, topic_key(len(self._topics.names))):
                 self._topics.restore(topic_in(key), name)

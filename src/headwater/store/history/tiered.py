@@ -19,6 +19,9 @@ from headwater.objects import PlaceError
 from headwater.routing.topics import check_filter
 from headwater.store.chunk import Chunk, Pieces
 from headwater.store.columns import OPTIONAL
+from headwater.store.erasing import Doomed, Erased, joined
+from headwater.store.history.erasing import erase_in_history, erased_in_history, next_in_history
+from headwater.store.history.manifest import Conflict
 from headwater.store.history.reading import History
 from headwater.store.history.rows import Topics, Wanted
 from headwater.store.intake import RETAIN
@@ -106,6 +109,33 @@ class TieredStore(Store):
                 yield _NOTHING if rows is None else chunk_of(rows)
         except PlaceError as error:
             raise StorageError(str(error)) from None
+
+    # ---- erasing -----------------------------------------------------------------------------------------------
+
+    def erase(self, doomed: Doomed) -> Erased:
+        """A few objects at a time, and first what the node's disk has of the same positions: a block that is brought to
+        history meanwhile is one without these messages."""
+        try:
+            last = next_in_history(self.history, doomed)
+            if last is None:
+                return self.local.erase(doomed)
+            part = doomed._replace(last=min(doomed.last, last))
+            here, more, after = 0, part.last >= self.local.first, doomed.after
+            while more:
+                messages, after, more = self.local.erase(part._replace(after=after))
+                here += messages
+            there = erase_in_history(self.history, part)
+        except (PlaceError, Conflict) as error:
+            raise StorageError(str(error)) from None
+        # What is in both is one message.
+        return Erased(max(here, there), part.last, part.last < min(self.next - 1, doomed.last))
+
+    def erased(self, after: int, most: int) -> list[tuple[int, int]]:
+        try:
+            old = erased_in_history(self.history, after, most, self.local.damaged())
+        except PlaceError as error:
+            raise StorageError(str(error)) from None
+        return joined(old, self.local.erased(after, most))[:most]
 
     # ---- the store's own -----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import BaseModel
 
 from headwater import __version__
-from headwater.store.rest import edge, errors, messages, readers, tail, topics
+from headwater.store.rest import edge, erasing, errors, messages, readers, tail, topics
 from headwater.store.rest.context import Context, Limits, caller_of
 from headwater.store.rest.gate import Gate, Refused
 from headwater.store.rest.others import Peers
@@ -56,7 +56,7 @@ def make_app(store: Store, gate: Gate, limits: Limits | None = None, peers: Peer
     for path, endpoint in (("/health", health), ("/ready", ready)):
         app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
     version = APIRouter(prefix="/v1", dependencies=[Depends(caller_of)])  # first of all, who asks
-    for part in (messages, tail, topics, readers, edge):
+    for part in (messages, erasing, tail, topics, readers, edge):
         version.include_router(part.routes)
     app.include_router(version)
     describe = app.openapi

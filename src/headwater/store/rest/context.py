@@ -44,6 +44,7 @@ class Context:
         self.tails = Tails(store, limits.tails)
         self.answers = Answers(limits.streams, limits.streams_per_address, limits.memory)
         self.pages = asyncio.Semaphore(PAGES)
+        self.erasing = asyncio.Lock()
         self.others = Others(gate, peers)
 
     @property

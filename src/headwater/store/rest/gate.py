@@ -50,6 +50,9 @@ class Caller:
     """Whether the caller may read all topics but those that begin with `$`: such callers, and no others, see statistics
     and readers, and move the readers."""
 
+    may_erase = False
+    """Whether it may erase messages: who shows the token of `rest.token`."""
+
     def may_read(self, topic: str) -> bool:
         """Whether the caller may subscribe to the topic and receive its messages."""
         raise NotImplementedError
