@@ -1,10 +1,13 @@
-"""From a node into tables, and a few questions: cell by cell in an editor that knows `# %%`, or as a script.
+"""From a node into tables, and a few questions: as a notebook (lakehouse.ipynb), cell by cell in an editor that knows
+`# %%`, or as a script. The notebook is made from the script, by scripts/notebook.py.
 
 headwater demo --no-spark                     # a node with something in it, in another terminal
-python examples/lakehouse.py                  # or: … lakehouse.py http://localhost:8080 my-lake
+jupyter lab examples/lakehouse.ipynb          # or: python examples/lakehouse.py
+
+NODE and LAKE in the environment say which node (http://localhost:8080) and which folder (headwater-lake).
 """
 
-# %%
+# %% What is needed
 import os
 import signal
 import sys
@@ -18,8 +21,8 @@ from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.session import end_session, make_session
 from headwater.pipeline.views import register_views
 
-url = sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8080"
-folder = Path(sys.argv[2] if len(sys.argv) > 2 else "headwater-lake")
+url = os.environ.get("NODE", "http://localhost:8080")
+folder = Path(os.environ.get("LAKE", "headwater-lake"))
 
 # %% A Spark that knows our formats; what Java has to say goes into a file
 folder.mkdir(parents=True, exist_ok=True)
@@ -54,5 +57,5 @@ print(gold.count(), "windows are final,", gold.where(F.col("flags") != "").count
 """).collect()
 print(f"{row.messages} messages, {row.positions} positions, the last is {row.last}")
 
-# %%
+# %% The end, of Java too
 end_session(spark)

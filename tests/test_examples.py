@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -250,21 +251,29 @@ def test_tls_and_reconnect(tmp_path: Path) -> None:
 
 
 def test_lakehouse(tmp_path: Path) -> None:
-    name, patience = ("lakehouse.py", 400.0)  # Spark takes its time on a busy machine
+    """As a notebook, which has the cells of the script."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    name, patience = ("lakehouse.py", 400)  # Spark takes its time on a busy machine
+    made = runpy.run_path(str(ROOT / "scripts" / "notebook.py"))["notebook"]
+    page = (ROOT / "examples" / "lakehouse.ipynb").read_text(encoding="utf-8")
+    assert made((ROOT / "examples" / name).read_text(encoding="utf-8")) == page, "run scripts/notebook.py"
+    notebook = nbformat.reads(page, as_version=4)
+    nbformat.validate(notebook)
     fleet = [sys.executable, "-m", "headwater", "fleet", "--rate", "1000", "-C", "200", "-q", "1", "--quiet"]
     with RunningNode(tmp_path / "node") as node:
         subprocess.run([*fleet, "-p", str(node.port)], check=True, timeout=patience)
-        done = subprocess.run(
-            [sys.executable, "-W", "error", str(ROOT / "examples" / name), node.url, str(tmp_path / "lake")],
-            capture_output=True,
-            text=True,
-            timeout=patience,
-            check=False,
-            env={"PYTHONPATH": str(ROOT / "src"), **os.environ, "JDK_JAVA_OPTIONS": QUICK_JAVA},
-        )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("100 messages of thermometers are stored\n")
-    assert done.stdout.endswith("200 messages, 200 positions, the last is 200\n")
+        given = {"NODE": node.url, "LAKE": str(tmp_path / "lake"), "JDK_JAVA_OPTIONS": QUICK_JAVA}
+        path = os.environ.get("PYTHONPATH", "src").split(os.pathsep)
+        given["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path))
+        client = NotebookClient(notebook, timeout=patience, resources={"metadata": {"path": str(tmp_path)}})
+        client.execute(env={**os.environ, **given})
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert {(output.output_type, output.name) for output in outputs} == {("stream", "stdout")}
+    printed = "".join(output.text for output in outputs)
+    assert printed.startswith("100 messages of thermometers are stored\n")
+    assert printed.endswith("200 messages, 200 positions, the last is 200\n")
 
 
 @contextlib.contextmanager
