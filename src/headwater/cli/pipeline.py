@@ -7,6 +7,7 @@ import typer
 from headwater.cli.pipeline_care import backfill, compact, remake, tables
 from headwater.cli.pipeline_devices import devices
 from headwater.cli.pipeline_erase import erase
+from headwater.cli.pipeline_forget import forget
 from headwater.cli.pipeline_query import query
 from headwater.cli.pipeline_register import register
 from headwater.cli.pipeline_run import run
@@ -25,6 +26,7 @@ pipeline.command()(query)
 pipeline.command()(backfill)
 pipeline.command()(remake)
 pipeline.command()(erase)
+pipeline.command()(forget)
 pipeline.command()(devices)
 pipeline.command()(compact)
 pipeline.command()(tables)

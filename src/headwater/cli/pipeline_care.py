@@ -48,10 +48,13 @@ def backfill(
     command = "pipeline backfill"
     settings = of.settings(command)
     lake = of.open_lake(command, settings)
-    from headwater.pipeline.jobs.accounts import recover
+    from headwater.pipeline.jobs.accounts import missing, recover
+    from headwater.pipeline.jobs.forgetting import learn
 
     with spark_session(command, lake, master, short=True, settings=settings.spark) as spark, failing(command):
         with lake.writing(command), _reading(command):
+            if missing(lake):
+                learn(lake, settings)
             found, lost = recover(spark, lake, settings, deleted=deleted)
         print(f"bronze: {found:,} messages fetched, {lost:,} lost", flush=True)
     if found:

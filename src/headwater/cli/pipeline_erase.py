@@ -43,6 +43,7 @@ def erase(
     command = "pipeline erase"
     if [bool(topic), where is not None, record].count(True) != 1:
         raise typer.BadParameter("say what: --topic, --where or --record, one of them.")
+    check_filters(topic)
     settings = of.settings(command)
     lake = of.open_lake(command, settings)
     with spark_session(command, lake, master, short=True, settings=settings.spark) as spark, failing(command):
@@ -50,13 +51,7 @@ def erase(
 
         from headwater.pipeline.jobs import erasing
         from headwater.pipeline.jobs.positions import count
-        from headwater.routing.topics import LEVELS_ASKED, InvalidTopicFilter, check_filter
 
-        try:
-            for each in topic or ():
-                check_filter(each, LEVELS_ASKED)
-        except InvalidTopicFilter as error:
-            raise typer.BadParameter(f"--topic: {error}.") from None
         wanted = erasing.Wanted(tuple(topic or ()), where)
         with lake.writing(command):
             if record:
@@ -70,7 +65,7 @@ def erase(
             if not found.rows:
                 print("there are no such messages")
                 return
-            _agree(command, f"{found.rows:,} messages of {len(found.topics):,} topics", yes)
+            agree(command, f"{found.rows:,} messages of {len(found.topics):,} topics", yes)
             erasing.erase(spark, lake, settings, wanted, found, why)
             for name, rows in found.erased.items():
                 print(f"{name}: {rows:,} rows erased")
@@ -78,9 +73,19 @@ def erase(
                 print(f"{erasing.vacuum(lake):,} old files removed")
 
 
-def _agree(command: str, what: str, yes: bool) -> None:
+def check_filters(topic: list[str] | None) -> None:
+    from headwater.routing.topics import LEVELS_ASKED, InvalidTopicFilter, check_filter
+
+    try:
+        for each in topic or ():
+            check_filter(each, LEVELS_ASKED)
+    except InvalidTopicFilter as error:
+        raise typer.BadParameter(f"--topic: {error}.") from None
+
+
+def agree(command: str, what: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
         fail(command, f"would erase {what}; say --yes.")
-    typer.confirm(f"Erase {what}? They cannot be had back from the lake.", abort=True)
+    typer.confirm(f"Erase {what}? They cannot be had back.", abort=True)

@@ -432,9 +432,31 @@ ERASED: Final = Table(
     watermark="final when it is there",
 )
 
+FORGOTTEN: Final = Table(
+    "forgotten",
+    "Receipts: who was forgotten, by which tables and stores, when and why.",
+    (
+        Column("id", "string", "Of the receipt.", nullable=False),
+        Column("what", "string", "Which topics, or which condition.", nullable=False),
+        Column("why", "string", "As it was said.", nullable=False),
+        Column("who", "string", "Who has asked for it, as it was said.", nullable=False),
+        Column("begun", "timestamp", "When it began,", nullable=False),
+        Column("done", "timestamp", "and when all was erased.", nullable=False),
+        Column("messages", "bigint", "Messages that bronze had of it.", nullable=False),
+        Column("tables", "string", "Rows that went, by table: JSON.", nullable=False),
+        Column("stores", "string", "Messages that went, by store: JSON.", nullable=False),
+        Column("up_to", "string", "The last position that was looked at in each store: JSON.", nullable=False),
+        Column("files_until", "timestamp", "When files of before have gone by upkeep."),
+        Column("vacuumed", "timestamp", "When they were removed at once,"),
+        Column("files_removed", "bigint", "and how many were."),
+    ),
+    keys=("id",),
+    watermark="final when it is there",
+)
+
 TABLES: Final = (
     *(BRONZE, SILVER, QUARANTINE, DROPPED, SILVER_RULES, GOLD, GOLD_QUARANTINE, GOLD_RULES, OPEN, LATE, LATEST),
-    *(LIVE, COMPLETENESS, OUTCOMES, TRAFFIC, MEMBERS, ADVICE, DEVICES, INFERRED, ERASED),
+    *(LIVE, COMPLETENESS, OUTCOMES, TRAFFIC, MEMBERS, ADVICE, DEVICES, INFERRED, ERASED, FORGOTTEN),
 )
 BY_NAME: Final = {table.name: table for table in TABLES}
 

@@ -6,14 +6,14 @@ fact is committed first, then the rows go. Who is killed in between does it agai
 again, and a position that is noted twice is one.
 
 Tables that have messages lose the rows of these positions. Tables that were made of them have their rows of the topics
-concerned made again from what is left. Counts by minute (`completeness`) stay: they have no content.
+concerned made again from what is left. Bronze is the last to lose them, since it is where they are found. Counts by
+minute (`completeness`) stay: they have no content.
 
 Old versions of tables still name the files with the rows; `vacuum` removes these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -106,23 +106,24 @@ def find(spark: SparkSession, lake: Lake, wanted: Wanted) -> Found:
 
 
 def erase(spark: SparkSession, lake: Lake, settings: Settings, wanted: Wanted, found: Found, why: str) -> Found:
-    """Erase what was found. To be called by who holds the lake."""
+    """Erase what was found. To be called by who holds the lake. Bronze is last: it says what is to go."""
     record(lake, found.positions, str(wanted), why)
     forget_building(lake)
     there = {table.name for table in lake.tables()}
-    for table in (BRONZE, SILVER, QUARANTINE, LIVE, *((DROPPED,) if DROPPED.name in there else ())):
+    for table in (SILVER, QUARANTINE, LIVE, *((DROPPED,) if DROPPED.name in there else ())):
         found.erased[table.name] = _without_positions(spark, lake.snapshot(table), found.positions)
     beside = (GOLD_QUARANTINE,) if GOLD_QUARANTINE.name in there else ()
     named = settings.definitions()
     further = [table for table in lake.tables() if windows_of(table) in named and table not in (GOLD, LATE)]
     _without_open(lake)
     for table in (*beside, GOLD, LATE, *further, LATEST, TRAFFIC, MEMBERS):
-        found.erased[table.name] = _made_again(spark, lake, settings, table, found.topics)
+        found.erased[table.name] = _made_again(spark, lake, settings, table, found)
+    found.erased[BRONZE.name] = _without_positions(spark, lake.snapshot(BRONZE), found.positions)
     return found
 
 
-def record(lake: Lake, positions: Ranges, what: str, why: str) -> None:
-    """The fact, on disk when this returns."""
+def record(lake: Lake, positions: Ranges, what: str, why: str, *, considered: bool = True) -> None:
+    """The fact, on disk when this returns. `considered`: what other tools have deleted until now is known, too."""
     log = lake.log(ERASED)
     now = datetime.now(UTC)
     rows = [
@@ -130,8 +131,8 @@ def record(lake: Lake, positions: Ranges, what: str, why: str) -> None:
         for store, first, last in flat(positions)
     ]
     batch = pa.RecordBatch.from_pylist(rows, arrow_schema(ERASED))
-    version = lake.snapshot(BRONZE).version
-    log.commit(write_files([batch], log.place, log.partition), {CONSIDERED: version})
+    notes = {CONSIDERED: lake.snapshot(BRONZE).version} if considered else {}
+    log.commit(write_files([batch], log.place, log.partition), notes)
 
 
 def record_deleted(spark: SparkSession, lake: Lake, why: str) -> Ranges:
@@ -161,11 +162,15 @@ def _hit(bronze: DataFrame, wanted: Wanted) -> DataFrame:
 
 
 def _without_positions(spark: SparkSession, snapshot: Snapshot, positions: Ranges) -> int:
+    bounds = {store: (theirs[0][0] - 1, theirs[-1][1]) for store, theirs in positions.items()}
+    return replace_rows(spark, snapshot, snapshot.files_with(bounds), _are(positions))
+
+
+def _are(positions: Ranges) -> Column:
+    """Whether a row is at one of these."""
     from pyspark.sql import functions as F
 
-    bounds = {store: (theirs[0][0] - 1, theirs[-1][1]) for store, theirs in positions.items()}
-    among = F.udf(partial(_among, Members(positions)), "boolean", useArrow=False)
-    return replace_rows(spark, snapshot, snapshot.files_with(bounds), among("store", "position"))
+    return F.udf(partial(_among, Members(positions)), "boolean", useArrow=False)("store", "position")
 
 
 def _among(members: Members, store: str, position: int) -> bool:
@@ -179,11 +184,12 @@ def _without_open(lake: Lake) -> None:
         snapshot.log.commit([], {REMOVED: snapshot.rows}, replaced=snapshot.files, seen=snapshot.view)
 
 
-def _made_again(spark: SparkSession, lake: Lake, settings: Settings, table: Table, topics: Sequence[str]) -> int:
+def _made_again(spark: SparkSession, lake: Lake, settings: Settings, table: Table, found: Found) -> int:
     """The rows of these topics, from what is left; how many are not there any more."""
     from pyspark.sql import functions as F
 
     snapshot = lake.snapshot(table)
+    topics = found.topics
     of_topics = F.col("topic").isin(list(topics))
     until = snapshot.note(UNTIL)
     end = None if until is None else moment(until)
@@ -193,7 +199,7 @@ def _made_again(spark: SparkSession, lake: Lake, settings: Settings, table: Tabl
         if end is None or not any(each.startswith("$") for each in topics):
             return 0
         gone = F.lit(True)
-    rows = _derived(spark, lake, settings, table, of_topics, end)
+    rows = _derived(spark, lake, settings, table, of_topics, ~_are(found.positions), end)
     checks = settings.checks()[GOLD.name]
     if rows is not None and table in (GOLD, GOLD_QUARANTINE) and checks:
         instead = checked_files(lake, GOLD, checks, rows, (table,)).files.get(table.name, [])
@@ -206,9 +212,15 @@ def _made_again(spark: SparkSession, lake: Lake, settings: Settings, table: Tabl
 
 
 def _derived(
-    spark: SparkSession, lake: Lake, settings: Settings, table: Table, of_topics: Column, end: datetime | None
+    spark: SparkSession,
+    lake: Lake,
+    settings: Settings,
+    table: Table,
+    of_topics: Column,
+    left: Column,
+    end: datetime | None,
 ) -> DataFrame | None:
-    """What the table has of these topics; None: nothing is final."""
+    """What the table has of these topics, from what is `left` of bronze; None: nothing is final."""
     silver, bronze = lake.snapshot(SILVER), lake.snapshot(BRONZE)
     if table == LATEST:
         return latest(silver.read(spark).where(of_topics).select(*LATEST.names))
@@ -219,5 +231,5 @@ def _derived(
         derive = late if table.name.startswith(LATE.name) else gold
         return derive(silver.read(spark).where(of_topics), FIRST, end, settings.definitions()[name])
     if table == TRAFFIC:
-        return traffic(bronze.read(spark).where(of_topics), FIRST, end)
-    return members(bronze.read(spark), first_arrival(bronze) or FIRST, end)
+        return traffic(bronze.read(spark).where(of_topics & left), FIRST, end)
+    return members(bronze.read(spark).where(left), first_arrival(bronze) or FIRST, end)

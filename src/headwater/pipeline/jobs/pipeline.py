@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.pipeline.jobs import accounts, bronze, landing, live, operations, requests, silver
+from headwater.pipeline.jobs import accounts, bronze, forgetting, landing, live, operations, requests, silver
 from headwater.pipeline.jobs.clocks import Answers, Clock, ask, clocks, slowest
 from headwater.pipeline.jobs.expectations import RuleFailed
 from headwater.pipeline.jobs.line import Line, former
@@ -129,6 +129,8 @@ class Pipeline:
         self._passed: dict[str, int] = {}
         """Positions up to which the query has read each store, whether or not there was anything."""
         self._failures: dict[str, int] = {}
+        self._lacking = 0
+        """Messages that bronze lacked when stores were asked what was erased."""
         self._tidied = time.monotonic()
         self._upkeep = LakeUpkeep(lake)
         self._open = OpenWindows(lake, settings.provisional)
@@ -287,6 +289,7 @@ class Pipeline:
     def _steps(self, asked: Answers, found: Round) -> Iterator[tuple[str, Callable[[int], Any]]]:
         """Those of the tables that readers see; then a slice of what is made again."""
         self._take_up()
+        self._learn()
         yield from self.line.steps(lambda of: self._clock(asked, self.lake, of), self.hurry)
         found.final_until = self.line.final_until
         if self.settings.advise and slowest(self._landed(asked)) is not None:
@@ -326,6 +329,13 @@ class Pipeline:
         remaking = self.remaking
         assert remaking is not None
         return lambda of: remaking.clock(of, self._clock(asked, remaking.beside, of))
+
+    def _learn(self) -> None:
+        """What bronze lacks may have been erased in the stores: they are asked when it lacks more than before."""
+        lacking = accounts.missing(self.lake)
+        if lacking > self._lacking:
+            forgetting.learn(self.lake, self.settings)
+        self._lacking = accounts.missing(self.lake) if lacking else 0
 
     def _take_place(self) -> int | None:
         """If all that is made again is whole, it is the tables from now on."""
