@@ -16,9 +16,9 @@ tells are state, which a decoder of single messages does not have.
 
 from __future__ import annotations
 
-from headwater.pipeline.decoding.batches import Decoded, decode
+from headwater.pipeline.decoding.batches import COLUMNS, Decoded, decode
 from headwater.pipeline.decoding.reading import Message, Reading, Refused
 from headwater.pipeline.decoding.rule import SettingsError
 from headwater.pipeline.decoding.rules import Limits, Rules
 
-__all__ = ["Decoded", "Limits", "Message", "Reading", "Refused", "Rules", "SettingsError", "decode"]
+__all__ = ["COLUMNS", "Decoded", "Limits", "Message", "Reading", "Refused", "Rules", "SettingsError", "decode"]

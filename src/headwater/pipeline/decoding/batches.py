@@ -25,6 +25,8 @@ from headwater.pipeline.decoding.schemas import ARROW, QUARANTINED, arrow_schema
 from headwater.pipeline.tables import BRONZE, QUARANTINE, SILVER
 
 NEEDED: Final = tuple(each for each in BRONZE.columns if each.name in (*QUARANTINE.names, "value"))
+COLUMNS: Final = tuple(each.name for each in NEEDED)
+"""Of bronze, those that decoding reads."""
 MICROSECONDS: Final = 1_000_000
 SEEN_BY_STORES: Final = 1 << 20
 """Bytes of a payload up to which a store looks for time and value (`store.extract`)."""
@@ -220,6 +222,8 @@ def _further(groups: list[_Group], rules: Rules) -> dict[str, str]:
 
 
 def _in_order(made: list[pa.RecordBatch], schema: pa.Schema, groups: list[_Group]) -> pa.RecordBatch:
+    if len(made) == 1:  # then nobody needs to know where each row was
+        return made[0]
     return _in_order_of(
         [(group.rows(group.outcome.rows), each) for group, each in zip(groups, made, strict=True)], schema
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headwater.pipeline.decoding import Rules
+from headwater.pipeline.decoding import COLUMNS, Rules
 from headwater.pipeline.derive.belonging import arrivals
 from headwater.pipeline.derive.completeness import completeness
 from headwater.pipeline.derive.gold import gold
@@ -37,6 +37,7 @@ from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.made import REMADE, UNTIL
 from headwater.pipeline.lake.reading import FILE
+from headwater.pipeline.lake.scan import between, scan
 from headwater.pipeline.lake.snapshot import Snapshot
 from headwater.pipeline.lake.writing import Written, write_rows
 from headwater.pipeline.operations.members import members
@@ -200,8 +201,8 @@ def _derived(
     logs = {table.name: lake.log(table)}
     if table in OF_SILVER:
         ranges = {store: (0, last) for store, last in there.items()}
-        rows = lake.snapshot(BRONZE).read_positions(spark, ranges).where(_within("arrival", start, end))
-        return decoded(lake, rows, rules, logs, {}, checks[SILVER.name])
+        messages = scan(spark, lake.snapshot(BRONZE), ranges, COLUMNS, between("arrival", start, end))
+        return decoded(lake, messages, rules, logs, {}, checks[SILVER.name])
     if table in (GOLD, GOLD_QUARANTINE, GOLD_RULES) and checks[GOLD.name]:
         rows = _rows(spark, lake, settings, GOLD, start, end)
         return checked_files(lake, GOLD, checks[GOLD.name], rows, (table,))

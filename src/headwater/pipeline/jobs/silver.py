@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headwater.pipeline.decoding import Rules, decode
+from headwater.pipeline.decoding import COLUMNS, Rules, decode
 from headwater.pipeline.expectations.checking import NO_CHECKS, Checks, check_readings
 from headwater.pipeline.jobs.bronze import APP as BRONZE_APP
 from headwater.pipeline.jobs.expectations import commit_beside, refuse_failed, take_up
@@ -23,12 +23,13 @@ from headwater.pipeline.jobs.inference import decide, known_columns
 from headwater.pipeline.lake.files import WrittenFile
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.log import Log, Positions
+from headwater.pipeline.lake.scan import Rows, scan
 from headwater.pipeline.lake.types import SPARK
 from headwater.pipeline.lake.writing import Written, write_tables
 from headwater.pipeline.tables import BRONZE, DROPPED, QUARANTINE, SILVER, SILVER_RULES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 JOB: Final = "silver"
 TARGETS: Final = (SILVER, QUARANTINE)
@@ -58,7 +59,7 @@ def step(spark: SparkSession, lake: Lake, rules: Rules, most: int, checks: Check
     if not ranges:
         return None
     ends = {store: last for store, (_, last) in ranges.items()}
-    rows = bronze.read_positions(spark, ranges)
+    rows = scan(spark, bronze, ranges, COLUMNS)
     lacking = {name: log for name, log in logs.items() if any(done[name].get(s, 0) < end for s, end in ends.items())}
     before = {store: after for store, (after, _) in ranges.items()}
     written = decoded(lake, rows, rules, lacking, before, checks)
@@ -86,7 +87,7 @@ def pending(there: Positions, done: Iterable[Positions], most: int) -> dict[str,
 
 def decoded(
     lake: Lake,
-    rows: DataFrame,
+    rows: Rows,
     rules: Rules,
     logs: Mapping[str, Log],
     behind: Positions,

@@ -115,6 +115,12 @@ class Snapshot:
         counts = zip(self.files, self._column("num_records"), strict=True)
         return sum(count for path, count in counts if path in wanted)
 
+    def known_of(self, files: list[str]) -> list[tuple[str, int, dict[str, Any]]]:
+        """Of each its name, its rows, and the value that all of them have in the column it is laid out by."""
+        wanted, by = set(files), self.log.partition
+        values = zip(self.files, self._column("num_records"), self._column(f"partition.{by}"), strict=True)
+        return [(path, count, {} if by is None else {by: value}) for path, count, value in values if path in wanted]
+
     def _bounds(self, column: str) -> tuple[list[Any], list[Any]]:
         return self._column(f"min.{column}"), self._column(f"max.{column}")
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from headwater.pipeline.lake.log import Log
+    from headwater.pipeline.lake.scan import Rows
 
 Split = Callable[[pa.RecordBatch], Iterable[tuple[str, pa.RecordBatch]]]
 """Of one batch of rows, batches for tables by name."""
@@ -37,7 +38,7 @@ def write_rows(rows: DataFrame, log: Log) -> list[WrittenFile]:
     return write_tables(rows, partial(_whole, "rows"), {"rows": (log.place, log.partition)}).files.get("rows", [])
 
 
-def write_tables(rows: DataFrame, split: Split, places: Places) -> Written:
+def write_tables(rows: Rows, split: Split, places: Places) -> Written:
     """What `split` makes of each batch, into several tables in one pass. It is called on executors and has to be
     picklable."""
     messages = rows.mapInArrow(partial(_write, split, places), "told binary").collect()
