@@ -87,6 +87,7 @@ COMPILED: Final = (
     "node/links/groups",
     "node/links/receiving",
     "node/links/moves",
+    "node/links/known",
     "node/links/departing",
     "node/links/arriving",
     "node/links/moving",

@@ -393,6 +393,87 @@ def test_a_client_that_has_not_seen_that_its_session_began_anew_is_told_so_again
     assert payloads(client) == [b"m"]
 
 
+def dropped(net: Net) -> int:
+    """Messages of sessions that were lost, at all nodes."""
+    return sum(node.links.sessions.moves.dropped for node in net.nodes if node.links.sessions is not None)
+
+
+@pytest.mark.parametrize("cuts", [2, 3])
+def test_qos_2_of_an_old_session_comes_if_no_third_one_can_have_had_it(cuts: int) -> None:
+    """With all links cut b cannot know whether the client was at c in between, with the same message."""
+    net = mesh("a", "b", "c", is_durable=True)
+    a, b, _ = net.nodes
+    away(net, a, "x")
+    publisher = present(net, a, "p")
+    publish(publisher, "t/1", b"one", 1)
+    publish(publisher, "t/1", b"two", 2)
+    acknowledge(net, publisher, publisher.packets())
+    for wire in net.wires[:cuts]:
+        wire.cut()
+    client = begin(b, "x")
+    net.settle()
+    net.later(3)
+    connack, *_ = client.packets()
+    assert isinstance(connack, Connack) and not connack.session_present
+    subscribe(net, client, "t/#")
+    for number, one in enumerate(net.nodes):
+        for other in net.nodes[number + 1 : 3 if number == 0 or cuts == 3 else 0]:
+            net.link(one, other)
+    net.settle()
+    assert acknowledge(net, client, client.packets()) == ([b"one", b"two"] if cuts == 2 else [b"one"])
+    assert dropped(net) == cuts - 2
+    quiet(net)
+
+
+def test_what_was_in_flight_does_not_come_again_to_a_client_that_is_told_again_that_it_has_no_session() -> None:
+    """It has forgotten that it had it."""
+    net = mesh("a", "b", "c", is_durable=True)
+    a, b, _ = net.nodes
+    away(net, a, "x")
+    publisher = present(net, a, "p")
+    publish(publisher, "t/1", b"m", 2)
+    acknowledge(net, publisher, publisher.packets())
+    for wire in net.wires[:2]:
+        wire.cut()
+    silent, connack = arrive(net, b, "x")
+    assert not connack.session_present
+    net.link(a, b)
+    net.link(a, net.nodes[2])
+    net.settle()
+    assert payloads(silent) == [b"m"]
+    silent.lose()
+    net.settle()
+    client, connack = arrive(net, b, "x")
+    assert not connack.session_present
+    assert payloads(client) == []
+    assert dropped(net) == 1
+    quiet(net)
+
+
+def test_what_was_in_flight_is_released_if_a_younger_session_of_the_client_is_met() -> None:
+    """The client may have been told in between that it has none."""
+    net = mesh("a", "b", is_durable=True)
+    a, b = net.nodes
+    client, _ = arrive(net, b, "x")
+    subscribe(net, client, "t/#")
+    publish(present(net, b, "p"), "t/1", b"m", 2)
+    net.settle()
+    assert payloads(client) == [b"m"]
+    net.wires[0].cut()
+    told, connack = arrive(net, a, "x")
+    assert not connack.session_present
+    told.lose()
+    begin(b, "x").lose()  # it counts as the later one, as it would if clocks were not the same
+    net.settle()
+    net.link(a, b)
+    net.settle()
+    client, connack = arrive(net, a, "x")
+    assert connack.session_present
+    assert [type(packet) for packet in client._behind_connack] == [Pubrel]
+    assert dropped(net) == 1
+    net.settle()
+
+
 def test_a_client_that_only_publishes_and_has_seen_that_its_session_began_anew_has_one() -> None:
     net = mesh("a", "b", "c")
     away(net, net.nodes[0], "x")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headwater.message import Delivery, Message
 from headwater.node.links.holding import served_by
+from headwater.node.links.known import DOUBTED, is_same, meets
 from headwater.node.links.moves import Moves
 from headwater.node.links.unloading import take_some
 from headwater.node.persistence.records import subscription_in
@@ -29,7 +30,7 @@ from headwater.peering.sessions.messages import (
     Tail,
 )
 from headwater.session.outbound import Flight
-from headwater.session.session import UNSEEN, Session, SessionMove
+from headwater.session.session import Session, SessionMove
 from headwater.session.translate import message_of
 from headwater.wire.decode import FROM_CLIENT, decode
 from headwater.wire.errors import RemoteProtocolError
@@ -56,12 +57,15 @@ class Part:
         """The old node has forgotten the session."""
         self.is_cut = True
         """Its messages are not also those of the session here. Else they may be: QoS 2 among them is dropped."""
+        self.has_come = is_base
+        """QoS 2 of it may be in the session here."""
         self.before: tuple[Cut, ...] = ()
         """Moves that the old node has not seen the end of."""
 
     def record(self) -> dict[str, object]:
         found: dict[str, object] = {"old": self.old, "stamp": list(self.move.stamp), "base": self.is_base}
         found.update(marked=sorted(self.marked), tails=sorted(self.tails), ended=self.has_ended, cut=self.is_cut)
+        found["come"] = self.has_come
         found["before"] = [[*cut.stamp, cut.old] for cut in self.before]
         return found
 
@@ -142,7 +146,7 @@ class Arrivals:
         for kept in fields["from"]:
             part = arriving.add(Part(kept["old"], move_in(session, kept), kept["base"]))
             part.marked, part.tails, part.has_ended = set(kept["marked"]), set(kept["tails"]), kept["ended"]
-            part.is_cut = kept.get("cut", True)
+            part.is_cut, part.has_come = kept.get("cut", True), kept.get("come", True)
             part.before = tuple(Cut(Stamp(time, node), old) for time, node, old in kept.get("before", ()))
         arriving.is_whole = fields["whole"]
         return arriving
@@ -172,7 +176,7 @@ class Arrivals:
             self._replace(session, old, begin)
             return
         if session is not None:
-            self._join(session, old, move)
+            self._join(session, old, begin)
             return
         newer = self.moves.newer(move)
         if newer is None or newer.node in (old, self.moves.node):  # else it has moved on: its messages follow it
@@ -212,6 +216,7 @@ class Arrivals:
         while some := take_some(server, before):
             taken += some
         arriving = self._make(begin)
+        meets(arriving.session, before.lineage)
         if isinstance(waiting, Arriving):
             for part in waiting.parts.values():
                 part.is_base = part.is_cut = False
@@ -224,15 +229,20 @@ class Arrivals:
         if isinstance(waiting, Arriving):
             for source, delivery in waiting.held:
                 server.delivering.forget(delivery)
-                arriving.hold(source, delivery)
+                if delivery.qos == 2:
+                    self.moves.drop(1)  # the other session has it as well, if it was to have it
+                else:
+                    arriving.hold(source, delivery)
         server.ending.remove(before)
 
-    def _join(self, session: Session, old: str, move: Move) -> None:
+    def _join(self, session: Session, old: str, begin: Begin) -> None:
         """An older session comes. Where it does not follow the claim by which the newer one began (`anew`), both have
         had the messages since."""
+        meets(session, begin.lineage)
         arriving = self._merge(session)
-        if (old, move) not in arriving.parts:
-            arriving.add(Part(old, move, False)).is_cut = False
+        part = arriving.parts.get((old, begin.move))
+        if part is None or begin.lineage.startswith(DOUBTED):
+            (part or arriving.add(Part(old, begin.move, False))).is_cut = False
 
     def _merge(self, session: Session) -> Arriving:
         """The client has a session here already, which is to get the messages of another one."""
@@ -243,11 +253,13 @@ class Arrivals:
         self._reached_otherwise(session)
         return arriving
 
-    def anew(self, session: Session, move: Move, olds: list[str]) -> None:
-        """The session begins here; these nodes, which cannot be asked, have an older one of its client."""
+    def anew(self, session: Session, move: Move, olds: list[str], is_alone: bool) -> None:
+        """The session begins here; these nodes, which cannot be asked, have an older one of its client. `is_alone`: one
+        of them, and no other node has anything of the client: what is in front of the cut is in that one only."""
         arriving = self._merge(session)
         for old in olds:
             part = arriving.add(Part(old, move, False))
+            part.is_cut = is_alone
             self.moves.letter(old, Claimed(move, False))
             self._ask_for_the_cut(arriving, part)
 
@@ -280,6 +292,9 @@ class Arrivals:
             self.moves.moved_in += 1
         if self.moves.node not in found[1].marked:
             self._ask_for_the_cut(arriving, found[1])
+        elif not part.is_base or part.has_ended:
+            # Marks may have come before this session was there, and been forgotten; or were for another one.
+            self._ask_all(part)
 
     def _ask_for_the_cut(self, arriving: Arriving, part: Part) -> None:
         self._ask_all(part)
@@ -304,9 +319,8 @@ class Arrivals:
         for other in dict.fromkeys((old, move.stamp.node)):
             if other != node:
                 self.moves.letter(other, Marker(move, old))
-        leaving = self.departures.leaving.get(move)
-        if leaving is not None and old == node:
-            self.departures.mark(leaving, node)
+        if old == node:
+            self.departures.marked(node, move)
         self.marked(node, move, old)
 
     def messages(self, taken: Messages) -> None:
@@ -323,10 +337,14 @@ class Arrivals:
             arriving.is_taking = True
         parts = [] if arriving is None else [part for part in arriving.parts.values() if part.move == taken.move]
         is_cut = bool(parts) and all(part.is_cut for part in parts)
-        is_same = taken.lineage.removeprefix(UNSEEN) == session.lineage.removeprefix(UNSEEN)
+        for part in parts:
+            if not part.has_come:
+                part.has_come = True
+                self.moves.changed(session)
+        is_of_it = is_same(taken.lineage, session.lineage)
         try:
             for moved in taken.messages:
-                self._take(session, moved, is_same, is_cut)
+                self._take(session, moved, is_of_it, is_cut)
         finally:
             if arriving is not None:
                 arriving.is_taking = False
@@ -339,14 +357,14 @@ class Arrivals:
         if newer is None or on.hops > MAX_HOPS or not self.moves.letter(newer.node, on):
             self.moves.drop(len(taken.messages))
 
-    def _take(self, session: Session, moved: Moved, is_same: bool, is_cut: bool) -> None:
-        """`is_same`: it is of this session, and not of an older one of the client. `is_cut`: if so, it is not here
+    def _take(self, session: Session, moved: Moved, is_of_it: bool, is_cut: bool) -> None:
+        """`is_of_it`: it is of this session, and not of an older one of the client. `is_cut`: if so, it is not here
         already."""
-        if moved.packet_id and is_same and moved.packet_id not in session.outbound.flights:
+        if moved.packet_id and is_of_it and moved.packet_id not in session.outbound.flights:
             self._restore_flight(session, moved)
         elif moved.released:
             pass  # the client has had it
-        elif moved.qos == 2 and not is_same and (moved.packet_id or not is_cut):
+        elif moved.qos == 2 and not is_of_it and (moved.packet_id or not is_cut):
             self.moves.drop(1)  # it may have had it
         else:
             delivery = Delivery(self._message(moved), moved.qos, moved.retain, list(moved.identifiers) or None)
@@ -407,6 +425,11 @@ class Arrivals:
         """Less of it is waited for."""
         self._changed(arriving)
 
+    def wait_no_more(self, arriving: Arriving, part: Part) -> None:
+        """The session is used without what is still to come of it; that comes later, and once."""
+        part.is_base = False
+        self._changed(arriving)
+
     def give_up(self, arriving: Arriving, part: Part) -> None:
         """Nothing more is expected of this part."""
         arriving.parts.pop((part.old, part.move), None)
@@ -443,10 +466,13 @@ class Arrivals:
         """A node is linked that may not have been asked for the cut."""
         for arriving in self._all():
             for part in arriving.parts.values():
-                if node not in part.marked and self.moves.node in part.marked:
-                    self.moves.letter(node, Switch(part.move, part.old, part.before))
+                is_asked = self.moves.node in part.marked
                 if part.old == node and not part.is_base and not part.has_ended:
                     self.moves.letter(node, Claimed(part.move, False))  # a restart may have forgotten it
+                    if is_asked:
+                        self._ask_all(part)  # and marks, if nothing of the session was there when they came
+                elif node not in part.marked and is_asked:
+                    self.moves.letter(node, Switch(part.move, part.old, part.before))
 
     def forgotten(self, node: str) -> None:
         """Nothing comes from it any more."""

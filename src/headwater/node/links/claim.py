@@ -18,6 +18,8 @@ class PendingClaim:
         self.move = move
         self.asked: set[str] = set()
         """Nodes that have not answered."""
+        self.without: set[str] = set()
+        """Nodes that are linked, and have said that they have nothing of this client."""
         self.elsewhere: set[str] = set()
         """Nodes that the session is on its way to, which tell when it is there."""
         self.successor: Claim | None = None
@@ -27,13 +29,16 @@ class PendingClaim:
 
 class Grant:
     """`olds`: the nodes that could not be asked and have a session of the client. `begins_anew`: there may be one that
-    could not be found."""
+    could not be found. `is_alone`: all other nodes have nothing of the client."""
 
-    def __init__(self, move: Move, is_clean: bool, olds: list[str], begins_anew: bool = False) -> None:
+    def __init__(
+        self, move: Move, is_clean: bool, olds: list[str], begins_anew: bool = False, is_alone: bool = False
+    ) -> None:
         self.move = move
         self.is_clean = is_clean
         self.olds = olds
         self.begins_anew = begins_anew
+        self.is_alone = is_alone
 
 
 class NextClaim:
@@ -44,3 +49,5 @@ class NextClaim:
         self.is_clean = is_clean
         self.marked: list[str] = []
         """Nodes that have marked their streams already."""
+        self.has_begun_anew = False
+        """That node has a session of the client, which gets what is published by now."""

@@ -12,6 +12,7 @@ from headwater.node.links.arriving import Arriving
 from headwater.node.links.claim import Grant, NextClaim, PendingClaim
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.holding import Holding, claim_of, held_by
+from headwater.node.links.known import Known, doubt
 from headwater.node.links.moving import Moving
 from headwater.node.plane.channel import Channel
 from headwater.node.protocol.server import Server
@@ -63,6 +64,7 @@ class Claims:
         self.ends = ends
         self.holding = holding
         self.moving = moving
+        self.known = Known(moving.moves)
         self._note = note
         self._letter = letter
         self.wait = wait
@@ -74,8 +76,6 @@ class Claims:
         self.following: dict[str, NextClaim] = {}
         self.granted: dict[Channel, Grant] = {}
         """Who is about to be attached."""
-        self._unheard: dict[Channel, float] = {}
-        """Who was told that its session begins anew, and when."""
         self._begun: dict[tuple[str, str], int] = {}
         """The last claims that sessions have come by, by client id and node: the note that says so may come later."""
         self.expected: dict[str, set[str]] = {}
@@ -119,8 +119,7 @@ class Claims:
         session.claim_time, session.claim_node = stamp
         session.served_time, session.served_node = stamp
         session.lineage = session.lineage or f"{UNSEEN if grant.begins_anew else ''}{stamp.time} {stamp.node}"
-        if session.is_unknown_to_client:
-            self._unheard[channel] = self.server.hot.now
+        self.known.attached(channel, session)
         if grant.is_clean:
             session.clean_time = stamp.time
         self.holding.tell_soon(held_by(session))
@@ -131,13 +130,7 @@ class Claims:
                 "the session of %.200r is at node %s, which is not linked: it begins anew here",
                 *(session.client_id, ", ".join(grant.olds)),
             )
-            self.moving.arrivals.anew(session, grant.move, grant.olds)
-
-    def detached(self, channel: Channel, session: Session) -> None:
-        """Whoever has said something since has seen the CONNACK; of others that is not known."""
-        told_at = self._unheard.pop(channel, None)
-        if told_at is not None and (channel.last_seen > told_at or not session.is_unknown_to_client):
-            session.lineage = session.lineage.removeprefix(UNSEEN)
+            self.moving.arrivals.anew(session, grant.move, grant.olds, grant.is_alone)
 
     def _decide(self, claim: PendingClaim, is_late: bool) -> bool:
         """All have answered that could be asked. Whether the client can be served; it may have to wait."""
@@ -169,7 +162,9 @@ class Claims:
             if self.lost != CLEAN or is_coming or not (is_late or are_away):
                 return False
         begins_anew = not is_clean and (bool(olds) or not self.holding.is_informed)
-        self.granted[claim.channel] = Grant(move, is_clean, olds, begins_anew)
+        # Nobody else has, or will have, what the old one has: else QoS 2 of it may have been delivered by another one.
+        is_alone = self.holding.is_informed and len(olds) == 1 and claim.without.union(olds).issuperset(self.ends)
+        self.granted[claim.channel] = Grant(move, is_clean, olds, begins_anew, is_alone)
         return True
 
     def _may_have_it(self, claim: PendingClaim) -> list[str]:
@@ -205,6 +200,8 @@ class Claims:
         session = self.server.sessions.get(client_id)
         if session is not None and self.can_go_on(session):
             if following.move.stamp > claim_of(session):
+                if following.has_begun_anew:
+                    doubt(session)  # both have had what was published since
                 self._give(session, following.move, following.is_clean)
             leaving = self.moving.departures.leaving.get(following.move)
             if leaving is None:
@@ -225,6 +222,7 @@ class Claims:
         if claim.successor is not None:
             self._pass_on(claim, claim.successor, is_late=True)
             return
+        self.go_on_without_those_away(claim.move.client_id)
         if self._decide(claim, is_late=True):
             self._serve(claim)
             return
@@ -285,23 +283,34 @@ class Claims:
             return self._gets_it_next(move, is_clean)
         return self._give(session, move, is_clean)
 
+    def told_of(self, move: Move, is_clean: bool) -> None:
+        """The same by a letter: the other node did not wait for an answer."""
+        self.claimed(move, is_clean)
+        following = self.following.get(move.client_id)
+        if following is not None and following.move == move:
+            following.has_begun_anew = True
+
     def can_go_on(self, session: Session) -> bool:
         """Whether it can be sent to another node: nothing that linked nodes had for it is still to come."""
         arriving = session.moving
         if not isinstance(arriving, Arriving):
             return True
-        is_one = all(part.is_base and part.is_cut for part in arriving.parts.values())
-        return is_one and arriving.can_be_served(self._linked()) and len(arriving.cuts()) <= MAX_CUTS
+        is_cut = all(part.is_cut for part in arriving.parts.values())
+        return is_cut and arriving.can_be_served(self._linked()) and len(arriving.cuts()) <= MAX_CUTS
 
     def go_on_without_those_away(self, client_id: str) -> None:
-        """With `lost` "clean" nobody waits for what they have: it is sent on when they are back."""
+        """Nobody waits for what is in no cut; nor, with `lost` "clean", for any of what those have who are away. What
+        has brought QoS 2 stays as a part, so that nothing of it is taken again from the nodes that published it."""
         session = self.server.sessions.get(client_id)
         arriving = None if session is None else session.moving
         if session is None or not isinstance(arriving, Arriving):
             return
         for part in list(arriving.parts.values()):
-            is_needed = part.is_base and (self.lost != CLEAN or self.can_go_on(session))
-            if self._is_away(part.old) and not is_needed:
+            if not self._is_away(part.old):
+                continue
+            if part.is_base and arriving.is_whole and self.lost == CLEAN:
+                self.moving.arrivals.wait_no_more(arriving, part)
+            elif not part.is_base and not (part.is_cut and part.has_come):
                 self.moving.arrivals.give_up(arriving, part)
 
     def _gets_it_next(self, move: Move, is_clean: bool) -> int:
@@ -363,6 +372,8 @@ class Claims:
         claim.asked.discard(node)
         if known.time > 0 and known < claim.move.stamp:
             self.holding.holders.tell(Held(client_id, known, True))
+        if answer.outcome == NOBODY:
+            claim.without.add(node)
         if answer.outcome == DENIED:
             self.denied += 1
             self._end_claim(claim, _taken_over())
@@ -409,6 +420,7 @@ class Claims:
 
     def link_down(self, node: str) -> None:
         for claim in list(self.pending.values()):
+            claim.without.discard(node)
             if node in claim.asked:
                 claim.asked.discard(node)
                 self._look(claim)
@@ -465,7 +477,7 @@ class Claims:
     def marked(self, node: str, move: Move) -> None:
         """A Marker may be the first that is heard of a claim: by another way than the claim itself."""
         if move not in self.moving.departures.leaving and move.stamp.node != self.node:
-            self.claimed(move, False)
+            self.told_of(move, False)
         following = self.following.get(move.client_id)
         if following is not None and following.move == move:
             following.marked.append(node)

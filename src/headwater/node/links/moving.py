@@ -18,7 +18,7 @@ So each message is taken at exactly one of the two, and in order. A node that ca
 it is back: until then, what comes from it comes by the old node. If the old node cannot be reached, the same cut is
 made for a session that begins anew at the new node (`cluster.session_lost = "clean"`), and what the old one has comes
 when it is back: only messages then, because the client was told that its session is gone. Flights of QoS 2 are dropped
-then, and counted: the client may have had them.
+then, and counted: the client may have had them (known.py). So is all of QoS 2 where a third session may have had it.
 
 A session moves on before all is over, since a node may be away for long: it is enough that nothing is missing of the
 nodes that are linked. What is open of the earlier move stays with the node in the middle: it passes on what the first

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from headwater.node.links.claiming import LATER, Claims
 from headwater.node.links.end import PeerEnd
 from headwater.node.links.holding import SESSIONS, Holding, claim_of
+from headwater.node.links.known import first_claim, has_shown
 from headwater.node.links.moves import Moves
 from headwater.node.links.moving import Moving
 from headwater.node.links.post import Post, Service
@@ -46,7 +47,7 @@ from headwater.peering.sessions.messages import (
     Switch,
     Tail,
 )
-from headwater.session.session import UNSEEN, Session
+from headwater.session.session import Session
 from headwater.wire.packets import Connect
 
 
@@ -77,8 +78,8 @@ class Sessions(Service):
         clock = self.claims.clock
         for session in self.server.sessions.values():
             clock.last = max(clock.last, session.claim_time if session.claim_node == self.node else 0)
-            if not session.is_unknown_to_client:
-                session.lineage = session.lineage.removeprefix(UNSEEN)  # killed before that was on disk
+            if has_shown(session):
+                session.lineage = first_claim(session.lineage)  # killed before that was on disk
         self.server.gate = _Gate(self)
 
     def ended(self, session: Session) -> None:
@@ -152,7 +153,7 @@ class Sessions(Service):
     def _letter_of(self, node: str, message: said.Message) -> None:
         arrivals = self.moving.arrivals
         if isinstance(message, Claimed):
-            self.claims.claimed(message.move, message.is_clean)
+            self.claims.told_of(message.move, message.is_clean)
             if not self.claims.comes(message.move):
                 self._letter(node, End(message.move))
         elif isinstance(message, Begin):
@@ -192,7 +193,7 @@ class _Gate(SessionGate):
         self.sessions.claims.attached(channel, session)
 
     def detached(self, channel: Channel, session: Session) -> None:
-        self.sessions.claims.detached(channel, session)
+        self.sessions.claims.known.detached(channel, session)
 
     def ended(self, session: Session) -> None:
         self.sessions.ended(session)
