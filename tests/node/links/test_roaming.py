@@ -258,7 +258,7 @@ def test_qos_2_comes_once_also_to_clients_that_begin_anew(may_kill: bool, part: 
 @pytest.mark.parametrize(
     ("may_kill", "seeds"),
     [
-        (False, (17, 52, 62, 82, 265, 403, 428, 429, 643, 647)),
+        (False, (17, 52, 62, 82, 265, 403, 428, 429, 643, 647, 3405, 3545, 3680)),
         (True, (96, 341, 351, 367, 632, 680, 764, 832, 1070, 1179, 1223, 1314, 2044)),
     ],
 )

@@ -295,7 +295,7 @@ class Claims:
         arriving = session.moving
         if not isinstance(arriving, Arriving):
             return True
-        is_cut = all(part.is_cut for part in arriving.parts.values())
+        is_cut = all(part.is_cut and part.has_come for part in arriving.parts.values())
         return is_cut and arriving.can_be_served(self._linked()) and len(arriving.cuts()) <= MAX_CUTS
 
     def go_on_without_those_away(self, client_id: str) -> None:
