@@ -145,7 +145,7 @@ class Lake:
 
     def _defined(self) -> list[Table]:
         """Tables of `[[windows]]`, of which the lake alone knows."""
-        names = sorted(self.place.level("tables").folders)
+        names = sorted(each.rstrip("/").rpartition("/")[2] for each in self.place.level("tables").folders)
         found = [table_of(name) for name in names if name not in BY_NAME]
         return [table for table in found if table is not None]
 
