@@ -35,7 +35,7 @@ def test_whatever_is_asked_the_answer_is_as_described(node: Node) -> None:
     # A tail has no end: tests/store/rest/test_tail.py.
     schema = schemathesis.openapi.from_url(f"{node.url}/v1/openapi.json").exclude(path="/v1/tail")
     operations = [found.ok() for found in schema.get_all_operations()]
-    assert len(operations) == 14
+    assert len(operations) == 16
     for operation in operations:
 
         @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
