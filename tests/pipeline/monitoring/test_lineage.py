@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from headwater.fleet.process import free_port
 from headwater.pipeline.jobs.pipeline import Round
 from headwater.pipeline.lake.commits import Commit, DataFile, parse_commit
 from headwater.pipeline.lake.folder import Lake
@@ -137,7 +138,7 @@ def test_bronze_comes_from_stores_and_their_topics() -> None:
 
 
 def test_every_table_says_what_it_is_made_of() -> None:
-    happened = {"bronze", "live", "erased", "devices"}
+    happened = {"bronze", "live", "erased", "devices", "forgotten"}
     for table in TABLES:
         assert set(table.made_of) <= set(BY_NAME) - {table.name}
         assert table.made_of or table.name in happened, table.name
@@ -173,19 +174,51 @@ def test_the_oldest_are_dropped_while_the_receiver_is_away() -> None:
     assert sender.seen().sent == 3
 
 
-def test_failures_are_counted_and_the_next_is_tried() -> None:
+def test_a_commit_that_was_not_taken_is_tried_again() -> None:
     outcomes: list[Exception | None] = [OSError("away"), None, None]
+    taken: list[str] = []
 
-    def emit(_: Any) -> None:
+    def emit(event: Any) -> None:
         error = outcomes.pop(0)
         if error is not None:
             raise error
+        taken.append(event.eventType.name)
 
-    sender = Sender(emit)
+    sender = Sender(emit, pause=0.0)
     sender.send(TOLD)
+    wait_until(lambda: sender.is_idle, "it is sent")
+    sender.stop()
+    assert taken == ["START", "COMPLETE"]
+    assert (sender.seen().failures, sender.seen().sent) == (0, 1)
+
+
+def test_one_that_is_never_taken_is_counted_and_keeps_no_other_back() -> None:
+    other = replace(TOLD, commit=replace(TOLD.commit, version=8))
+
+    def emit(event: Any) -> None:
+        if event.run.runId == run_id(TOLD):
+            raise ValueError("malformed")
+
+    sender = Sender(emit, tries=3, pause=0.0)
     sender.send(TOLD)
+    sender.send(other)
+    wait_until(lambda: sender.is_idle, "both are settled")
     sender.stop()
     assert (sender.seen().failures, sender.seen().sent) == (1, 1)
+
+
+def test_what_waits_when_a_pipeline_is_killed_is_told_by_the_next(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake")
+    land(lake, [a_message(1)])
+    nowhere = Settings(lineage=f"http://127.0.0.1:{free_port()}")
+    with Monitor(lake, nowhere) as monitor:
+        monitor.saw(Round())
+        assert [ranges_of(each) for each in Follower(lake).new()] == [{"a": (1, 1)}]  # nothing is noted
+    file = tmp_path / "lineage.ndjson"
+    with Monitor(lake, Settings(lineage=file.as_uri())) as monitor:
+        monitor.saw(Round())
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 2
+    assert list(Follower(lake).new()) == []
 
 
 @pytest.fixture

@@ -45,6 +45,10 @@ NAMESPACE: Final = "headwater"
 STATE: Final = "lineage.json"
 MOST_WAITING: Final = 1_000
 """Commits that wait for the receiver."""
+TRIES: Final = 8
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two tries: three minutes in all."""
 FAREWELL: Final = 5.0
 """Seconds that a pipeline which ends waits for events to be sent."""
 RUNS: Final = uuid.UUID("6f6d1a52-6f0b-5f7e-9d0e-7a1a5d9b7c11")
@@ -205,17 +209,37 @@ def _named(url: str) -> tuple[str, str]:
 
 
 class Sender:
-    """Sends events by a thread of its own, in order. `emit` raises if the receiver did not take one."""
+    """Sends events by a thread of its own, in order. `emit` raises if the receiver did not take one: then the same one
+    is tried again, `tries` times in all, with pauses that become longer from `pause` seconds on."""
 
-    def __init__(self, emit: Callable[[RunEvent], object], most: int = MOST_WAITING) -> None:
+    def __init__(
+        self,
+        emit: Callable[[RunEvent], object],
+        most: int = MOST_WAITING,
+        *,
+        tries: int = TRIES,
+        pause: float = FIRST_PAUSE,
+    ) -> None:
         self._emit = emit
+        self._tries = tries
+        self._pause = pause
         self._waiting: queue.Queue[Told | None] = queue.Queue(most)
         self._sent = self._failures = self._dropped = 0
+        self._open = 0
+        """Commits that were handed over, and are neither sent, failed nor dropped."""
+        self._lock = threading.Lock()
         self._is_away = False
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pipeline-lineage", daemon=True)
         self._thread.start()
 
+    @property
+    def is_idle(self) -> bool:
+        """All that was handed over is settled."""
+        return self._open == 0
+
     def send(self, told: Told) -> None:
+        self._settled(-1)
         while True:
             try:
                 self._waiting.put_nowait(told)
@@ -226,30 +250,46 @@ class Sender:
                 except queue.Empty:  # the thread was faster
                     continue
                 self._dropped += 1
+                self._settled(1)
 
     def seen(self, missed: int = 0) -> LineageSeen:
         return LineageSeen(self._sent, self._failures, self._dropped, missed, self._waiting.qsize())
 
     def stop(self, wait: float = FAREWELL) -> None:
-        """What waits may still be sent for so many seconds."""
+        """What waits may still be sent for so many seconds; each is tried once."""
+        self._ending.set()
         try:
             self._waiting.put(None, timeout=wait)
         except queue.Full:
             return
         self._thread.join(wait)
 
+    def _settled(self, count: int) -> None:
+        with self._lock:
+            self._open -= count
+
     def _run(self) -> None:
         while (told := self._waiting.get()) is not None:
+            if self._is_taken(told):
+                self._sent += 1
+            else:
+                self._failures += 1
+            self._settled(1)
+
+    def _is_taken(self, told: Told) -> bool:
+        for attempt in range(self._tries):
             try:
                 for event in events_of(told):
                     self._emit(event)
             except Exception as error:
-                self._failures += 1
                 if not self._is_away:
                     log.warning("lineage: the receiver does not take events: %s", error)
                 self._is_away = True
+                if self._ending.wait(min(LONGEST_PAUSE, self._pause * 2**attempt)):
+                    return False
             else:
-                self._sent += 1
                 if self._is_away:
                     log.info("lineage: the receiver takes events again")
                 self._is_away = False
+                return True
+        return False

@@ -48,6 +48,8 @@ class Monitor:
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
+        if self._sender is not None and self._sender.is_idle:
+            self._follower.note()
 
     def saw(self, found: Round) -> None:
         """By the pipeline's thread, after each round. What fails here is logged, and costs the pipeline nothing."""
@@ -61,7 +63,8 @@ class Monitor:
         if self._sender is not None:
             for told in self._follower.new():
                 self._sender.send(told)
-            self._follower.note()
+            if self._sender.is_idle:  # else a pipeline that is killed now leaves nothing untold to the next one
+                self._follower.note()
             seen = self._sender.seen(self._follower.missed)
         if self.endpoint is not None:
             self._gathering.saw(found, seen)
