@@ -58,7 +58,7 @@ def run(
         lake.check_free()  # before Java has started
     with spark_session(command, lake, master, short=once, settings=settings.spark) as spark, failing(command):
         from headwater.cli.pipeline_view import PipelineView
-        from headwater.pipeline.catalogs.registrar import Registrar
+        from headwater.pipeline.catalogs.registrar import Beside, Registrar
         from headwater.pipeline.jobs.pipeline import Pipeline, drain
         from headwater.pipeline.jobs.settings import read_file
         from headwater.pipeline.monitoring.monitor import Monitor
@@ -67,8 +67,9 @@ def run(
         pipeline = Pipeline(spark, lake, settings, reread=reread)
         view = PipelineView(lake, settings.source())
         monitor = Monitor(lake, settings.monitoring, settings.stored_filters)
-        pipeline.watchers += [Registrar(lake, settings.catalog, settings.iceberg).saw, monitor.saw]
-        with monitor, pipeline, stopping(pipeline, view, seconds), view.watching():
+        catalogs = Beside(lake, Registrar(lake, settings.catalog, settings.iceberg))
+        pipeline.watchers += [catalogs.saw, monitor.saw]
+        with monitor, catalogs, pipeline, stopping(pipeline, view, seconds), view.watching():
             if once:
                 drain(pipeline)
             else:

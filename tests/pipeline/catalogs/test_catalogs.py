@@ -20,7 +20,7 @@ from thrift.transport import TSocket, TTransport
 
 from headwater.fleet.process import free_port
 from headwater.pipeline.catalogs.described import CatalogError, Described, describe
-from headwater.pipeline.catalogs.registrar import AGAIN, Registrar, registering
+from headwater.pipeline.catalogs.registrar import AGAIN, Beside, Registrar, registering
 from headwater.pipeline.catalogs.settings import Catalog, Iceberg, catalogs_from
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.tables import BRONZE
@@ -261,6 +261,36 @@ def test_a_registrar_asks_only_what_is_new_and_waits_after_failures(
     land(lake, [a_message(2)])
     registrar.saw()  # other rows, the same columns
     assert asked == ["bronze"] * 2
+
+
+def test_a_catalog_that_hangs_keeps_no_round_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, asked = Lake(tmp_path), []
+    land(lake, [a_message(1)])
+    is_asked, answers = threading.Event(), threading.Event()
+
+    class Fake:
+        def register(self, table: Described) -> bool:
+            asked.append(table.name)
+            is_asked.set()
+            assert answers.wait(30)
+            return True
+
+    monkeypatch.setattr("headwater.pipeline.catalogs.registrar.registering", lambda _: Fake())
+    with Beside(lake, Registrar(lake, [Catalog("unity", "main.iot", tables=("bronze",))])) as beside:
+        beside.saw()
+        assert is_asked.wait(30)
+        for _ in range(3):
+            beside.saw()
+        assert asked == ["bronze"]  # it hangs, and three rounds have gone by
+        answers.set()
+    assert asked == ["bronze"]
+
+
+def test_without_catalogs_there_is_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with Beside(Lake(tmp_path), Registrar(Lake(tmp_path), [])) as beside:
+        beside.saw()
+        assert threading.active_count() == before
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ where something has changed is anything asked: a table's place and columns are c
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import queue
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
@@ -17,6 +20,8 @@ from headwater.pipeline.catalogs.settings import Catalog, Iceberg
 from headwater.pipeline.lake.folder import Lake
 from headwater.pipeline.lake.snapshot import Snapshot
 
+FAREWELL: Final = 5.0
+"""Seconds that a pipeline which ends waits for a catalog."""
 AGAIN: Final = 60.0
 """Seconds until a catalog that failed is asked again."""
 log = logging.getLogger(__name__)
@@ -71,7 +76,7 @@ class One:
 
 
 class Registrar:
-    """Belongs to the pipeline's thread. `clock` is monotonic."""
+    """For one thread at a time. `clock` is monotonic."""
 
     def __init__(
         self,
@@ -86,17 +91,24 @@ class Registrar:
         self._iceberg = None if iceberg is None else IcebergTables(lake, iceberg, clock)
         self._iceberg_after = 0.0
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self._catalogs) or self._iceberg is not None
+
     def saw(self, _: object = None) -> None:
         """After a round. What fails is logged, and tried again later."""
-        if not self._catalogs and self._iceberg is None:
-            return
+        if self.has_any:
+            self.look(self._lake.existing())
+
+    def look(self, snapshots: Mapping[str, Snapshot]) -> None:
+        """The same, of tables as they were seen."""
         try:
-            self._look()
+            self._look(snapshots)
         except Exception as error:  # whatever a catalog's library raises, the pipeline goes on
             log.warning("catalogs: %s: %s", type(error).__name__, error)
 
-    def _look(self) -> None:
-        now, snapshots = self._clock(), self._lake.existing()
+    def _look(self, snapshots: Mapping[str, Snapshot]) -> None:
+        now = self._clock()
         for each in self._catalogs:
             if now < each.after:
                 continue
@@ -123,3 +135,37 @@ class Registrar:
         if self._iceberg is not None:
             found["iceberg"] = self._iceberg.bring(snapshots, at_once=True)
         return found
+
+
+class Beside:
+    """Lets a registrar look in a thread of its own: a catalog that hangs keeps no round waiting. While it looks, rounds
+    are left out; the next one has all. Use it as a context around the pipeline."""
+
+    def __init__(self, lake: Lake, registrar: Registrar) -> None:
+        self._lake = lake
+        self._registrar = registrar
+        self._seen: queue.Queue[Mapping[str, Snapshot] | None] = queue.Queue(1)
+        self._thread = threading.Thread(target=self._run, name="pipeline-catalogs", daemon=True)
+
+    def __enter__(self) -> Beside:
+        if self._registrar.has_any:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What is under way may take a few seconds more."""
+        if not self._thread.is_alive():
+            return
+        with contextlib.suppress(queue.Full):
+            self._seen.put(None, timeout=FAREWELL)
+            self._thread.join(FAREWELL)
+
+    def saw(self, _: object = None) -> None:
+        """By the pipeline's thread, after each round."""
+        if self._thread.is_alive() and self._seen.empty():
+            with contextlib.suppress(queue.Full):
+                self._seen.put_nowait(dict(self._lake.existing()))
+
+    def _run(self) -> None:
+        while (snapshots := self._seen.get()) is not None:
+            self._registrar.look(snapshots)
