@@ -169,7 +169,7 @@ def test_a_wall_clock_that_jumps_does_not_matter() -> None:
     """No module asks for the time of day: the loop and the broker read the monotonic clock, the others are told. Only
     what is shown to people has it, the end of a token or of advice, which is made an interval at once, a certificate's,
     the number of a node's life, stamps that order what nodes write, since when a filter is on its way, and what is on
-    disk, expiry of what is forwarded from there included."""
+    disk, expiry of what is forwarded from there and what goes to object storage included."""
     node = PACKAGE / "node"
     shown = {node / "operations" / "logs.py", node / "protocol" / "tracing.py"}
     shown |= {node / name for name in ("access/tokens.py", "transports/contexts.py", "links/identity.py")}
@@ -188,6 +188,7 @@ def test_a_wall_clock_that_jumps_does_not_matter() -> None:
     shown |= {node / "proxy" / name for name in ("leading.py", "retained.py")}
     shown |= set((PACKAGE / "node" / "persistence").rglob("*.py"))
     shown |= {PACKAGE / "node" / "delivery" / name for name in ("coordinator.py", "trimming.py")}
+    shown |= {PACKAGE / "node" / "delivery" / name for name in ("history.py", "history_child.py")}
     shown |= {PACKAGE / "node" / "advice" / name for name in ("advising.py", "document.py")}
     shown.add(node / "forwarding" / "converting.py")
     steady = ("time.monotonic", "time.process_time")

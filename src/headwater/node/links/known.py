@@ -86,5 +86,5 @@ def doubt(session: Session) -> None:
 
 def born(lineage: str) -> Stamp:
     """When a session of that lineage began."""
-    time, _, node = first_claim(lineage).partition(" ")
-    return Stamp(int(time), node) if time.isdecimal() else NEVER_WRITTEN
+    number, _, node = first_claim(lineage).partition(" ")
+    return Stamp(int(number), node) if number.isdecimal() else NEVER_WRITTEN
