@@ -46,7 +46,8 @@ def test_nothing_is_lost_and_nothing_doubled_between_nodes(tmp_path: Path) -> No
 
 
 def test_nodes_that_acknowledge_too_early_are_found(tmp_path: Path) -> None:
-    code, result = chaos(tmp_path, "lying-disk", 5, 1, "--fault", "kill -9", "--nodes", "3")
+    words = ("--fault", "kill -9", "--nodes", "3", "--session-lost", "wait")
+    code, result = chaos(tmp_path, "lying-disk", 5, 1, *words)
     assert code == 1
     assert result["violations"]["lost"] > 0
     assert (tmp_path / "lying-disk" / "seed-1" / "history.ndjson").exists()
